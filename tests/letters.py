@@ -31,7 +31,6 @@ class Letter:
     sender: str = "bounce@lists.contoso.edu"
     body: bytes = BODY
     body_eight_bit: bytes | None = None
-    needs_utf8: bool = False
 
     @property
     def token(self) -> str:

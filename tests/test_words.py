@@ -24,7 +24,9 @@ PREFIX_MAX = 2  # modules of one folder that may share a first word
 # A class name that several modules may define, and why.
 SHARED_CLASS_NAMES: dict[str, str] = {}
 # A first word that more modules may share, and why.
-SHARED_PREFIXES: dict[str, str] = {}
+SHARED_PREFIXES: dict[str, str] = {
+    "actions/manage": "the verb; each module manages another noun",
+}
 
 
 def trees(source: Path) -> Iterator[tuple[str, ast.Module]]:

@@ -6,7 +6,7 @@ Every change that an administrator or a program asks for is made inside `audited
         await lists.start_deleting(act.tables, name)
 
 Dies half-way: the entry of the audit log is written before the change, so nothing changes without
-one. An entry whose end was not recorded says so; it does not say that the change was made.
+one. An entry whose end was not recorded is shown as such: the change may or may not have been made.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def boot_id() -> str:
 
 
 class StepWatch:
-    """Notices that the wall clock was set, by comparing it with the monotonic one."""
+    """Detects that the wall clock was set, by comparing it with the monotonic one."""
 
     STEP_S = 2.0  # less is slewing, which moves it by milliseconds
 

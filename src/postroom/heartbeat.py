@@ -44,7 +44,7 @@ def start(*, supervised: bool, vitals: Callable[[], Vitals] = Vitals) -> asyncio
 
 
 class VitalsReader:
-    """Puts the lines of heartbeats together; a line that is cut in two is still a heartbeat."""
+    """Assembles the lines of heartbeats; a partial line still counts as a heartbeat."""
 
     def __init__(self) -> None:
         self.last = Vitals()

@@ -1,6 +1,6 @@
 """Metrics of a role for Prometheus: storage calls, emails, requests, queues, and their failures.
 
-deploy/monitoring/ has a dashboard and alerts made of them; a test compares the names.
+deploy/monitoring/ has a dashboard and alerts that use them; a test compares the names.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RoleCollector:
 
 
 def request_times(registry: CollectorRegistry) -> Callable[[str, int, float], None]:
-    """Return what notes a request: its area, its status and its time until the first byte."""
+    """Return a function that records a request: area, status, and time until the first byte."""
     times = Histogram(
         "postroom_web_request_seconds",
         "Time until the answer to a request begins.",
@@ -114,7 +114,7 @@ def request_times(registry: CollectorRegistry) -> Callable[[str, int, float], No
 
 @dataclass(eq=False)
 class ServiceCollector:
-    """What waits in the whole service, as the scheduler sampled it last."""
+    """Queues and messages of the whole service, as last sampled by the scheduler."""
 
     storage: Storage
     clock: Clock
@@ -125,7 +125,7 @@ class ServiceCollector:
     _heads: dict[str, tuple[str, float]] = field(default_factory=dict)  # first item, and since when
 
     async def sample(self) -> None:
-        """Read everything anew; a bounded number of rows."""
+        """Sample everything again; reads a bounded number of rows."""
         await self._sample_queues()
         await self._sample_due()
         live, _has_more = await messages.first_live(self.storage.tables, limit=MESSAGES_READ_MAX)

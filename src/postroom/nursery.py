@@ -1,14 +1,14 @@
 """The nursery of `serve`: roles are forked from a process that has imported everything.
 
 Modules take 40 to 60 MB in every process. Processes that are forked after the imports share those
-pages, as long as nobody writes to them: an idle `serve` needs 115 MB instead of 200 (PSS), and a
+memory pages until one writes to them: an idle `serve` needs 120 MB instead of 200 (PSS), and a
 role starts in a tenth of the time.
 
 `serve` forks the nursery before it opens anything, because no thread, event loop or SQLite file
-survives a fork. The nursery only forks roles, when the supervisor asks, and tells how they ended.
-    the supervisor dies    the nursery reads end-of-file and exits; roles stop by themselves
-    the nursery dies       its roles go on, watched by their pidfds; new ones are started by exec
-Needs pidfds (Linux). Elsewhere roles are started by exec, as in every version of `serve` before.
+survives a fork. The nursery only forks roles when the supervisor asks, and reports how they ended.
+    the supervisor dies    the nursery reads end-of-file and exits; roles stop on their own
+    the nursery dies       its roles keep running, watched by pidfds; new ones are started by exec
+Needs pidfds (Linux). Elsewhere roles are started by exec.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _become_role(request: _StartRequest, stdin: int, run: Run) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(code)  # not sys.exit: what the parent would do at its end is not ours to do
+        os._exit(code)  # not sys.exit, which would run the parent's exit handlers
 
 
 def _rename(role: str) -> None:
@@ -247,7 +247,7 @@ class ForkedRole:
             os.close(self._pidfd)
 
     def watch_alone(self) -> None:
-        """Nobody tells us its exit code any more, but its pidfd shows when it has ended."""
+        """Wait on the pidfd: the nursery is gone, so the exit code is unknown."""
         loop = asyncio.get_running_loop()
 
         def gone() -> None:

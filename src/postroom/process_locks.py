@@ -1,7 +1,7 @@
 """Which processes of this machine are alive: each holds a lock on a file named after it.
 
 The kernel frees the lock when a process ends, however it ends. If the file of a lease's holder is
-unlocked, the holder is dead, and nobody need wait until the lease expires. A missing file says
+unlocked, the holder is dead, and nobody has to wait until the lease expires. A missing file proves
 nothing, because the holder may be on another machine.
 """
 

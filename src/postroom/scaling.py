@@ -1,8 +1,8 @@
-"""How many senders `serve` runs: looks at both queues and its senders, decides, and remembers why.
+"""How many senders `serve` runs: checks both queues and its senders, decides, and logs the reason.
 
-Several machines on one storage look at the same queues, and the limits count for each of them: a
-long queue brings up to `senders_max` senders on every machine. That needs no agreement between
-them, and a machine that is lost takes nothing with it.
+Several machines on one storage watch the same queues, and the limits apply to each of them: a
+long queue starts up to `senders_max` senders on every machine. They need not coordinate, and
+losing one of them does not affect the others.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from postroom.domain.instance import Vitals
 from postroom.domain.scaling import (
     CHANGES_KEPT,
     ScalingChange,
-    ScalingLook,
     ScalingMemory,
+    ScalingSnapshot,
     SenderLimits,
     decide,
 )
@@ -46,20 +46,20 @@ class SenderScaling:
     async def wanted(
         self, senders: Sequence[Vitals], mails_per_s: float, limits: SenderLimits
     ) -> int:
-        """Look, decide and log a change with its reason."""
+        """Take a snapshot, decide, and log a change with its reason."""
         running = len(senders)
-        look = ScalingLook(
+        snapshot = ScalingSnapshot(
             running=running,
-            batches=await self._batches.look(),
-            single_mails=await self._single_mails.look(),
+            batches=await self._batches.snapshot(),
+            single_mails=await self._single_mails.snapshot(),
             in_hand=sum(each.busy for each in senders),
             mails_per_s=mails_per_s,
             is_held_back=bool(senders) and all(each.is_held_back for each in senders),
             at_s=self._clock.monotonic(),
         )
-        decision = decide(look, limits, self._memory)
+        decision = decide(snapshot, limits, self._memory)
         self._memory = decision.memory
-        self.is_calm = not look.items and self._memory.calm_since_s is None
+        self.is_calm = not snapshot.items and self._memory.calm_since_s is None
         if decision.reason:
             change = ScalingChange(self._clock.now(), running, decision.senders, decision.reason)
             self._changes.appendleft(change)
@@ -69,9 +69,9 @@ class SenderScaling:
                 after=decision.senders,
                 cause=decision.reason.cause.value,
                 reason=str(decision.reason.sentence),
-                batches=look.batches.waiting,
-                single_mails=look.single_mails.waiting,
-                oldest_s=round(look.oldest_s, 1),
+                batches=snapshot.batches.waiting,
+                single_mails=snapshot.single_mails.waiting,
+                oldest_s=round(snapshot.oldest_s, 1),
                 mails_per_s=round(mails_per_s, 1),
             )
         return decision.senders

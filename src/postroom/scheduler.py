@@ -1,7 +1,7 @@
 """The scheduler role: the holder of the lease takes every due message one step further.
 
-Any number may run; one acts. Everything it writes is guarded by etags or inserted only if absent,
-so a scheduler that stalls past its lease and wakes up can do no harm.
+Any number may run, but only one is active. Everything it writes is guarded by etags or inserted
+only if absent, so a scheduler that stalls past its lease and wakes up can do no harm.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Scheduler:
 
     @property
     def is_sending(self) -> bool:
-        """Whether messages are on their way, as far as the last step saw."""
+        """Whether messages are being sent, as far as the last step saw."""
         return bool(self._reported)
 
     async def stop(self) -> None:
@@ -163,7 +163,7 @@ class Scheduler:
         return f"{self.owner}/{self.lease.fence}" if self.lease else self.owner
 
     async def _try_to_advance(self, entry: DueEntry, agenda: Agenda) -> bool:
-        """A message that cannot continue must not hold up the others."""
+        """Advance one message; one that cannot continue must not hold up the others."""
         try:
             tables = self.storage.tables
             due = await schedule.due_message(tables, entry, agenda, self._leftovers)
@@ -260,7 +260,7 @@ class Scheduler:
         return True
 
     async def _sweep(self, *, is_busy: bool) -> None:
-        """Do the chores that are due; less often while messages need steps."""
+        """Do the chores that are due, less often while messages need steps."""
         storage, tables = self.storage, self.storage.tables
         now = self.clock.now()
         now_s = self.clock.monotonic()
@@ -279,6 +279,7 @@ class Scheduler:
             "lists": lambda: sweep.finish_deletions(tables),
             "sign-ups": lambda: sweep.expire_sign_ups(tables, now, keep_days=wait_days),
             "counts": lambda: sweep.fold_counts(tables),
+            "pictures": lambda: sweep.delete_orphaned_pictures(storage, now),
             "leases": lambda: leases.forget_long_expired(tables, now),
             "instances": lambda: instances.forget_ended(tables, now),
             "sessions": lambda: users.forget_ended(tables, now),
@@ -300,7 +301,7 @@ class Scheduler:
             await self._try_to_sweep(name, chore)
 
     async def _try_to_sweep(self, name: str, chore: Callable[[], Awaitable[object]]) -> None:
-        """A chore that fails must not hold up the others."""
+        """Run one chore; one that fails must not hold up the others."""
         try:
             await chore()
         except Exception as error:

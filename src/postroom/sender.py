@@ -1,8 +1,8 @@
 """The sender role: claims work items and gives them to its lanes.
 
-Planned stop: no more items are claimed, mails on the wire are waited for, the rest of a slice goes
-back untried, and everything is recorded, so nothing is in doubt. Killed: the next sender on the
-machine reads our journal; on other machines the announcements decide once our lease has expired.
+Planned stop: no more items are claimed, replies for mails on the wire are awaited, the rest of a
+slice goes back untried, and everything is recorded, so nothing is in doubt. Killed: the next sender
+on the machine reads our journal; on other machines the announcements decide once our lease expires.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Sender:
         return any(found)
 
     async def rest_s(self) -> float:
-        """How long to pause: longer and longer while nothing comes. A free lane wakes us up."""
+        """How long to pause: longer and longer while nothing arrives. A free lane wakes us up."""
         now_s = self.clock.monotonic()
         pause_s = self.breaker.pause_s(now_s)
         if not pause_s and self._singles_passed_over:
@@ -121,18 +121,18 @@ class Sender:
 
     @property
     def has_recovered(self) -> bool:
-        """Whether items given back for a fault, or deferred by a limit, have come back.
+        """Whether items given back for a fault, or deferred by a limit, are due again.
 
         A closed breaker does not show it: the first item that works closes it.
         """
         return self.clock.monotonic() > max(self._trouble_until_s, self.pacer.deferred_until)
 
     def stop_handing_over(self) -> None:
-        """Planned stop: what is not on the wire yet stays queued."""
+        """Begin a planned stop: mails that are not on the wire yet stay queued."""
         self.lease.stop()
 
     async def close(self, grace_s: float) -> None:
-        """Finish what is in hand; what does not end in time stays in the journal."""
+        """Finish work in progress; anything that does not end in time stays in the journal."""
         self.stop_handing_over()
         await self.lanes.finish(grace_s)
         if self._renewing:
@@ -150,7 +150,7 @@ class Sender:
                 await self.pacer.keep_alive()
 
     async def _give_back_unused_quotas(self) -> None:
-        """Give other senders what we do not use, after closing connections."""
+        """Close connections, and give other senders the quota we do not use."""
         if self.pacer.has_excess_connections:
             await self.lanes.close_idle()
             if not self._is_mailing_singles:

@@ -48,7 +48,7 @@ class Settings(BaseModel):
         "makes the path absolute), or Azure Storage: `azure:` and a connection string, "
         "`azure:https://ACCOUNT.table.core.windows.net` (signs in with this machine's managed "
         "identity), or `azure:emulator` (Azurite on this machine; set other ports with "
-        "`?blob=…&queue=…&table=…`).",
+        "`?blob=…&queue=…&table=…`). Default: `postroom.db` in `POSTROOM_DATA`.",
     )
     azure_prefix: str = Field(
         "",
@@ -90,8 +90,8 @@ class Settings(BaseModel):
     )
     data: Path = Field(
         Path("data"),
-        description="Folder for what belongs to this machine: ack journals, and the named pipes "
-        "by which roles wake each other.",
+        description="Folder for data that belongs to this machine: ack journals, and the named "
+        "pipes by which roles wake each other.",
     )
     senders_min: int = Field(
         1,
@@ -104,8 +104,9 @@ class Settings(BaseModel):
         max(1, os.cpu_count() or 1),
         ge=1,
         le=64,
-        description="Sender processes that `serve` runs at most on each machine, when much is "
-        "waiting, for long, or sent slowly. Default: one per core; more make it no faster.",
+        description="Maximum number of sender processes on each machine under `serve`. Senders are "
+        "added while many emails are waiting, have waited for long, or are sent slowly. Default: "
+        "one per core; more would not be faster.",
     )
     lanes: int = Field(
         4,
@@ -123,22 +124,22 @@ class Settings(BaseModel):
     )
     bounce_domain: str = Field(
         "",
-        description="Domain whose mail reaches Postroom, such as `bounces.contoso.edu`. Emails are "
-        "then sent from an address of their own there, so that each bounce names its recipient. "
-        "Default: bounces go to the From address of the list.",
+        description="Domain whose mail reaches Postroom, such as `bounces.contoso.edu`. Each "
+        "email then has its own envelope sender there, so that a bounce identifies "
+        "its recipient. Default: bounces go to the From address of the list.",
     )
     bounce_mailbox: SecretStr = Field(
         SecretStr(""),
         description="Mailbox that Postroom reads for bounces and complaints: "
-        "`imap://user:password@host[:port][/FOLDER][?tls=implicit|require|none]`, `maildir:/path`, "
-        "or `directory:/path` (each file is one mail). Nothing else may use it. Default: none "
-        "([bounces.md](bounces.md)).",
+        "`imap://user:password@host[:port][/FOLDER][?tls=implicit|require|none]`, "
+        "`maildir:/path`, or `directory:/path` (each file is one mail). It must not "
+        "be used for anything else. Default: none ([bounces.md](bounces.md)).",
     )
     bounce_poll_s: float = Field(
         60.0,
         ge=5,
         le=900,
-        description="Seconds between two looks into the bounce mailbox; at most 10 while messages "
+        description="Seconds between two polls of the bounce mailbox; at most 10 while messages "
         "are being sent.",
     )
     soft_bounces_max: int = Field(
@@ -151,19 +152,20 @@ class Settings(BaseModel):
         7.0,
         ge=0,
         le=365,
-        description="Days between the first and the last of these bounces, at least.",
+        description="Minimum number of days between the first and the last of these bounces.",
     )
     pause_refused_share: float = Field(
         0.1,
         gt=0,
         le=1,
-        description="A message pauses by itself if at least this share of its emails, and at least "
-        "20, are refused for reasons on our side: reputation, authentication or content.",
+        description="A message is paused automatically if at least this share of its emails, and "
+        "at least 20, are refused for reasons on our side: reputation, authentication "
+        "or content.",
     )
     sendgrid_webhook_key: str = Field(
         "",
         description="Verification key of SendGrid's signed event webhook, as its settings page "
-        "shows it. Two keys with a comma between them while one replaces the other.",
+        "shows it. While you replace a key, list both, separated by a comma.",
     )
     mailgun_webhook_key: SecretStr = Field(
         SecretStr(""), description="Signing key of Mailgun's webhooks."
@@ -177,12 +179,15 @@ class Settings(BaseModel):
         8,
         ge=1,
         le=100,
-        description="Emails in flight on one connection if the server supports CHUNKING: that "
-        "many are in doubt if the connection breaks. Up to four times as many if the server "
-        "answers slowly.",
+        description="Emails in flight on one connection if the server supports CHUNKING; this "
+        "many are in doubt if the connection breaks. Up to four times as many if the "
+        "server answers slowly.",
     )
     smtp_mails_per_connection: int = Field(
-        1000, ge=1, description="Emails after which a connection is replaced; relays end long ones."
+        1000,
+        ge=1,
+        description="Number of emails after which a connection is replaced, because relays close "
+        "long-lived ones.",
     )
     smtp_ehlo_name: str = Field(
         "", description="Name used in EHLO. Default: this machine's full name."
@@ -193,12 +198,13 @@ class Settings(BaseModel):
     dkim_keys: str = Field(
         "",
         description="Private keys that sign emails sent over SMTP, as `domain:selector:file` "
-        "separated by commas. A key signs the emails whose From has this domain; to use a key for "
-        "several domains, name its file several times. Of several RSA keys of a domain the first "
-        "one signs, and the others are only checked by `postroom doctor --domain`, so that a "
-        "key can be replaced; an Ed25519 key adds a second signature. `postroom dkim create` "
-        "creates them ([dkim.md](dkim.md)). Default: emails are not signed here, because the relay "
-        "or provider signs them.",
+        "separated by commas. A key signs emails from its domain; to use a key for "
+        "several domains, list its file once for each. If a domain has several RSA "
+        "keys, the first one signs, and the others are only checked by `postroom "
+        "doctor --domain`, so that a key can be replaced; an Ed25519 key adds a "
+        "second signature. `postroom dkim create` creates them ([dkim.md](dkim.md)). "
+        "Default: emails are not signed here, because the relay or provider signs "
+        "them.",
     )
     retry_first_s: float = Field(
         60.0,
@@ -223,7 +229,8 @@ class Settings(BaseModel):
         ge=1,
         le=86400,
         description="Longest wait, in seconds, for a provider's event about an email whose reply "
-        "was lost; then the message's own policy decides. Only if its webhook is configured.",
+        "was lost; then the message's policy decides. Applies only if the provider's "
+        "webhook is configured.",
     )
     lease_s: float | None = Field(
         None,
@@ -253,7 +260,8 @@ class Settings(BaseModel):
         ge=0,
         le=32,
         description="The scheduler adds work items only while fewer than this many are waiting. A "
-        "small number lets a new message start at once beside a big one. 0 means no limit.",
+        "small number lets a new message start at once while a big one is being sent. 0 means no "
+        "limit.",
     )
     archive_days: int = Field(
         365, ge=1, le=36500, description="Days to keep the outcome of every recipient."
@@ -267,8 +275,8 @@ class Settings(BaseModel):
     )
     backup_folder: Path | None = Field(
         None,
-        description="Folder for scheduled backups, best on another disk; it must exist. Default: "
-        "no scheduled backups ([backup.md](backup.md)).",
+        description="Folder for scheduled backups, ideally on another disk. It must exist. "
+        "Default: no scheduled backups ([backup.md](backup.md)).",
     )
     backup_every_h: float = Field(
         24.0, gt=0, le=24 * 366, description="Hours between two scheduled backups."
@@ -280,14 +288,14 @@ class Settings(BaseModel):
         730,
         ge=1,
         le=36500,
-        description="Days to keep the audit log, which has who changed what, and all sign-ins.",
+        description="Days to keep the audit log, which records who changed what, and all sign-ins.",
     )
     dead_letter_days: int = Field(
         90,
         ge=1,
         le=3650,
-        description="Days to keep dead letters, work items that could not be processed. People "
-        "in them are on hold or not affected, so nobody waits for an old one.",
+        description="Days to keep dead letters, work items that could not be processed. Their "
+        "recipients are on hold or not affected, so nobody is waiting for them.",
     )
     trusted_proxies: str = Field(
         "",
@@ -311,22 +319,24 @@ class Settings(BaseModel):
     stop_notice_s: float = Field(
         0.0,
         ge=0,
-        description="Seconds, as part of that time, for which the web role keeps answering after "
-        "SIGTERM with `/readyz` failing, so that a load balancer stops sending requests. Make it "
-        "as long as several health checks; without a load balancer, leave it at 0.",
+        description="How much of `POSTROOM_STOP_GRACE_S`, in seconds, the web role keeps "
+        "answering with `/readyz` failing, so that a load balancer stops sending "
+        "requests. Make it as long as several health checks; without a load balancer, "
+        "leave it at 0.",
     )
     log_level: str = Field("info", description="`debug`, `info`, `warning` or `error`.")
     trace_level: str = Field(
         "info",
-        description="From which level on events are also kept as traces in storage: `debug`, "
-        "`info`, `warning`, `error` or `off`. The admin pages and `postroom trace` show them.",
+        description="Minimum level of events that are also kept as traces in storage: `debug`, "
+        "`info`, `warning`, `error` or `off`. The admin pages and `postroom trace` "
+        "show them.",
     )
     trace_days: float = Field(14.0, ge=0.05, le=3650, description="Days to keep traces.")
     trace_rows_max: int = Field(
         1_000_000,
         ge=1_000,
-        description="Traces to keep at most, about 500 bytes each; the oldest are deleted first. "
-        "One process writes at most a twentieth of it in an hour.",
+        description="Maximum number of traces to keep, about 500 bytes each; the oldest are "
+        "deleted first. One process writes at most a twentieth of this in an hour.",
     )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
@@ -356,6 +366,14 @@ class Settings(BaseModel):
     def _without_empty_url(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Ignore an empty URL, because compose files pass on variables that are not set."""
         return {name: value for name, value in values.items() if name != "url" or value != ""}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_storage_in_data(cls, values: dict[str, Any]) -> dict[str, Any]:
+        data = values.get("data")
+        if isinstance(data, str | Path) and "storage" not in values:
+            return values | {"storage": f"sqlite:///{Path(data) / 'postroom.db'}"}
+        return values
 
     @field_validator("url")
     @classmethod
@@ -501,18 +519,22 @@ def as_markdown() -> str:
         "Generated from `src/postroom/settings.py`; a test compares the two.",
         "",
         f"A setting comes from the environment (`{PREFIX}…`), else from `{FILE}` in the working",
-        "folder (lower-case names without the prefix), else its default applies. To read the value",
+        "folder (lower-case names without the prefix), else from its default. To read the value",
         "of any setting from a file, add `_FILE` to its name, as in",
-        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. If both are given, the file wins.",
+        f"`{PREFIX}TRANSPORT_FILE=/run/secrets/transport`. The file takes precedence.",
         "",
         "Owners can change some settings while Postroom runs, on the settings page or with",
-        "`postroom settings set` ([admin.md](admin.md#settings)). Such a change wins over all of",
-        "the above until it is set back.",
+        "`postroom settings set` ([admin.md](admin.md#settings)). Such a change overrides all of",
+        "the above until it is reset.",
         "",
         "| setting | default | what it does |",
         "|---|---|---|",
     ]
-    computed = {"senders_max": "number of cores", "url": f"follows {PREFIX}BIND"}
+    computed = {
+        "senders_max": "number of cores",
+        "url": f"follows {PREFIX}BIND",
+        "backup_folder": "",
+    }
     for name, field in Settings.model_fields.items():
         default = computed.get(name, field.default)
         if isinstance(default, SecretStr):

@@ -1,7 +1,7 @@
-"""Spans for OpenTelemetry, if its SDK is installed and the environment says where to send them.
+"""Spans for OpenTelemetry, if its SDK is installed and the environment names a collector.
 
 The standard variables configure it: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER and so on.
-Attributes are names and numbers: a route and not its path, which may have a token; no addresses.
+Attributes are names and numbers: a route, not its path, which may have a token; no addresses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLUSH_S = 3.0  # when a role stops
 
 
 class SpanMaker:
-    """Makes spans while a role runs that sends them."""
+    """Creates spans while they are being sent."""
 
     tracer: Tracer | None = None
 
@@ -35,7 +35,7 @@ _maker = SpanMaker()
 
 @contextlib.contextmanager
 def span(name: str, **attributes: str | int) -> Iterator[dict[str, str | int]]:
-    """A span around the block, which may add attributes to what it gets; else nothing."""
+    """A span around the block, which may add attributes to it; None if spans are not sent."""
     added: dict[str, str | int] = {}
     tracer = _maker.tracer
     if tracer is None:

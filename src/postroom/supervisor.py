@@ -37,7 +37,7 @@ from postroom.wiring import Parts, open_parts
 from postroom.wiring.engines import intervals_of
 from postroom.wiring.following import (
     LiveSettings,
-    keep_looking,
+    check_periodically,
     new_instance,
     with_changes,
     with_vitals,
@@ -49,7 +49,7 @@ RESTART_S_FIRST = 0.2
 RESTART_S_LONGEST = 30.0
 HEALTHY_S = 5.0  # after living this long, a child is restarted at once
 CHECK_EVERY_S = 1.0
-LOOK_S_MAX = 3.0  # between two looks at the queues while there is work, if every look is billed
+CHECK_S_MAX = 3.0  # between two checks of the queues while there is work, if each is billed
 STARTS_WITHIN_S = 120.0  # until its first heartbeat: importing takes long on a busy machine
 KILL_AFTER_S = 5.0  # added to the grace period that the children use themselves
 FAREWELL_S = 2.0  # to delete the rows of our processes
@@ -86,21 +86,20 @@ class Child:
         self.task = asyncio.create_task(self._keep_running())
 
     async def _keep_running(self) -> None:
-        pause_s = RESTART_S_FIRST
+        pause_s = 0.0
         loop = asyncio.get_running_loop()
         while not self.stopping:
             started = loop.time()
             code = await self._run_once()
             if self.stopping:
                 return
-            pause_s = RESTART_S_FIRST if loop.time() - started > HEALTHY_S else pause_s
+            pause_s = restart_pause_s(loop.time() - started, pause_s)
             log.error("role_died", role=self.role, code=code, restart_s=pause_s)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._again.wait(), pause_s)
-            pause_s = min(pause_s * 2, RESTART_S_LONGEST)
 
     async def _run_once(self) -> int:
-        """Return its exit code. Over the socket on its stdin each side sees the other is alive."""
+        """Run it and return its exit code. The socket on its stdin shows each side the other."""
         ours, theirs = socket.socketpair()
         with ours:
             try:
@@ -171,6 +170,13 @@ class Child:
         if self.process and self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
+
+
+def restart_pause_s(lived_s: float, last_s: float) -> float:
+    """None for a child that was healthy; otherwise twice as long as the last one."""
+    if lived_s > HEALTHY_S:
+        return 0
+    return min(max(RESTART_S_FIRST, last_s * 2), RESTART_S_LONGEST)
 
 
 class Supervisor:
@@ -250,17 +256,17 @@ class Supervisor:
     async def _adjust_senders(
         self, parts: Parts, live: LiveSettings, scaling: SenderScaling, wakeup: WakeUpListener
     ) -> None:
-        """Look every second or so while there is work, otherwise when senders are woken."""
+        """Check every second or so while there is work, otherwise when senders are woken."""
         poll_s = parts.intervals.poll_s
-        look_s = max(CHECK_EVERY_S, min(poll_s, LOOK_S_MAX))
+        check_s = max(CHECK_EVERY_S, min(poll_s, CHECK_S_MAX))
         while True:
             try:
                 await self._adjust_once(live.current, scaling)
             except StorageError as error:
                 log.warning("storage_failed", error=type(error).__name__)
-            await asyncio.sleep(look_s)
+            await asyncio.sleep(check_s)
             if scaling.is_calm:
-                await wakeup.wait(max(0.0, poll_s - look_s))
+                await wakeup.wait(max(0.0, poll_s - check_s))
 
     async def _adjust_once(self, settings: Settings, scaling: SenderScaling) -> None:
         limits = SenderLimits(settings.senders_min, settings.senders_max)
@@ -283,20 +289,20 @@ class Supervisor:
     async def _follow_settings(
         self, parts: Parts, live: LiveSettings, wakeup: WakeUpListener
     ) -> None:
-        """Read changed settings now and then, and at once if they were changed here."""
+        """Read changed settings regularly, and at once if they were changed here."""
 
-        async def look() -> None:
+        async def check() -> None:
             is_idle = not any(child.vitals.busy for child in self._senders)
             intervals = parts.intervals
             if await live.refresh(intervals.idle_settings_s if is_idle else intervals.settings_s):
                 wakeup.ring()
 
-        await keep_looking(parts, live, look)
+        await check_periodically(parts, live, check)
 
     async def _report_instances(
         self, parts: Parts, live: LiveSettings, scaling: SenderScaling
     ) -> None:
-        """Write the rows of all our processes now and then, and whenever one comes or goes."""
+        """Write the rows of all our processes regularly, and whenever one starts or ends."""
         loop = asyncio.get_running_loop()
         known: object = None
         due_at = 0.0
@@ -314,7 +320,7 @@ class Supervisor:
             await asyncio.sleep(CHECK_EVERY_S)
 
     async def _forget_instances(self, parts: Parts) -> None:
-        """Delete our rows; without an answer they end by themselves."""
+        """Delete our rows; if storage does not answer, they expire."""
         with contextlib.suppress(StorageError, TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
                 await instances.forget(parts.storage.tables, self._rows)

@@ -1,8 +1,8 @@
-"""Traces on their way into storage: every event of the log, batched, never in the way of sending.
+"""Writes traces to storage: every event of the log, in batches, without delaying sending.
 
 An event is put into a buffer, and a task writes the buffer every second. While storage does not
-answer, the newest events wait; what has no room is counted, and the count is written later.
-Dies half-way: what is in the buffer is lost. The log on standard error has it.
+answer, the buffer keeps the newest events; dropped ones are counted and reported later.
+Dies half-way: the events in the buffer are lost, but they are in the log on standard error.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ BUFFER = TraceBuffer()  # one for the process, as structlog has one configuratio
 
 @dataclass
 class TraceWriter:
-    """Writes what the buffer has; one iteration is `write`."""
+    """Writes the contents of the buffer; one iteration is `write`."""
 
     tables: Tables
     clock: Clock
@@ -87,7 +87,7 @@ class TraceWriter:
     _hour_rows: int = 0
 
     async def write(self) -> bool:
-        """Write what waits; False if storage failed, and it waits for another try."""
+        """Write waiting events; False if storage failed and they have to wait."""
         while self.buffer.events or self._waiting:
             try:
                 self._take()
@@ -201,7 +201,7 @@ def _failure(event: EventDict) -> str:
 
 
 def _ref(value: object) -> str:
-    """A ref may be part of a key; anything else that goes by this name may not."""
+    """The ref, if it is one: it becomes part of a key, so nothing else is accepted."""
     return value if isinstance(value, str) and value.isalnum() and value.isascii() else ""
 
 

@@ -56,7 +56,7 @@ class WakeUpListener:
 
 
 def _open_pipe(path: Path) -> int:
-    """Create it under a hidden name, because a ringer deletes a pipe that nobody reads yet."""
+    """Create it under a hidden name, because `ring` deletes a pipe that has no reader yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name("." + path.name)
     os.mkfifo(hidden, 0o600)

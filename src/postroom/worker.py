@@ -22,9 +22,9 @@ STORAGE_REST_S = 1.0  # after storage failed
 class StopRequest:
     """Whether the role was asked to stop: it claims no new work and finishes what it has.
 
-    A signal asks, and so does the end of the supervisor, which closes our standard input. The
-    handlers stay for good: service managers send more than one signal, and the second one must not
-    cut off work that is being finished. Only SIGKILL does.
+    A signal requests it, and so does the end of the supervisor, which closes our standard input.
+    The handlers are never removed: service managers send more than one signal, and the second one
+    must not cut off work that is being finished. Only SIGKILL does.
     """
 
     def __init__(self, wakeup: WakeUpListener, *, supervised: bool) -> None:

@@ -23,6 +23,8 @@ from playwright.async_api import (
     expect,
 )
 
+from postroom_bench.installation import until
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--no-sandbox",  # containers run as root and have no namespaces to give
@@ -35,6 +37,7 @@ FLAGS = (
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1[:/])")
 WAIT_MS_MAX = 60_000.0  # for one step of a journey, on a busy machine
 # htmx says both as errors when a page gives up a request: it went elsewhere, or asks anew.
@@ -153,3 +156,15 @@ async def axe(page: Page) -> list[str]:
         await page.emulate_media(color_scheme=scheme)
         barriers += [f"{scheme}: {found}" for found in await page.evaluate(RUN_AXE, rules)]
     return barriers
+
+
+async def expect_to_fit(page: Page) -> None:
+    """Wait until nothing is wider than the window, which a busy browser may lay out late."""
+
+    async def fits() -> bool:
+        return not await page.evaluate(IS_TOO_WIDE)
+
+    try:
+        await until(fits, within_s=WAIT_MS_MAX / 1000)
+    except TimeoutError:
+        pytest.fail(f"{page.url} is wider than the window")

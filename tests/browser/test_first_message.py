@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
 from postroom_bench.installation import until
-from tests.browser.chromium import WAIT_MS_MAX, Troubles, axe, watched_page
+from tests.browser.chromium import WAIT_MS_MAX, Troubles, axe, expect_to_fit, watched_page
 from tests.browser.running_site import RunningSite, running_site
 from tests.browser.signed_in import sign_in_page
 
@@ -20,7 +20,6 @@ PASSWORD = "four words are good"
 GONE_OUT_S_MAX = 120.0
 OPENS_MS = 2000.0
 WATCH_PAGE = re.compile(r"/admin/messages/\d+$")
-IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
 @pytest_asyncio.fixture
@@ -207,4 +206,4 @@ async def test_pages_of_messages_have_no_barrier_and_fit_a_phone(
     for each in paths:
         await page.goto(site.url + each)
         assert await axe(page) == [], each
-        assert not await page.evaluate(IS_TOO_WIDE), each
+        await expect_to_fit(page)

@@ -8,13 +8,12 @@ from postroom.actions import sign_in
 from postroom.domain.address import parse_address
 from postroom.domain.user import Role
 from postroom.records import keys, users
-from tests.browser.chromium import Troubles, axe
+from tests.browser.chromium import Troubles, axe, expect_to_fit
 from tests.browser.running_site import RunningSite
 from tests.browser.signed_in import sign_in_page
 
 LIST = "typed_once"
 BODY = "\n<p>Dear {{ email }}, “quoted” & <b>bold</b></p>\n" + "<p>One more line of it.</p>\n" * 50
-IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
 async def end_every_session(site: RunningSite) -> None:
@@ -75,4 +74,4 @@ async def test_the_page_with_what_was_typed_is_open_to_everybody(
     await expect(page.get_by_label("New password")).to_have_value("")
     assert await axe(page) == []
     await page.set_viewport_size({"width": 360, "height": 740})
-    assert not await page.evaluate(IS_TOO_WIDE)
+    await expect_to_fit(page)

@@ -56,7 +56,7 @@ def test_an_import_asks_everybody_who_has_not_confirmed(contoso1: Postroom) -> N
     assert "asked" not in brought_in(contoso1, "--ask")
 
 
-def test_slips_are_mended_and_told(contoso1: Postroom) -> None:
+def test_typing_errors_are_corrected_and_reported(contoso1: Postroom) -> None:
     Path("people.csv").write_text(
         'email\nmailto:ada@contoso.edu\n"Bob, B. <bob@contoso.edu>"\neve@gmial.com\n'
         "eve@gmial.com\n",

@@ -31,7 +31,7 @@ def test_a_backup_is_made_verified_and_restored(
     monkeypatch.setenv("POSTROOM_STORAGE", NEW)
     restored = contoso1("restore", "today.backup")
     assert restored.code == 0
-    assert "Whatever happened after the backup is unknown here" in restored.out
+    assert "Anything that happened after the backup is missing" in restored.out
     assert "a@contoso.edu" in contoso1("subscriber", "export", "contoso1").out
 
 
@@ -51,7 +51,7 @@ def test_a_missing_folder_is_not_created(contoso1: Postroom) -> None:
     assert "There is no folder nowhere" in made.err
 
 
-def test_a_damaged_backup_is_told_and_not_restored(
+def test_a_damaged_backup_is_reported_and_not_restored(
     contoso1: Postroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contoso1("backup", "today.backup")

@@ -49,7 +49,7 @@ def test_a_list_is_made_shown_and_deleted(contoso1: Postroom) -> None:
     contoso1("subscriber", "add", "contoso1", "c@contoso.edu")
     contoso1("subscriber", "remove", "contoso1", "c@contoso.edu")
     shown = contoso1("list", "show", "contoso1", "--json").json
-    assert (shown["verified"], shown["unverified"], shown["gone"]) == (1, 1, 1)
+    assert (shown["verified"], shown["unverified"], shown["inactive"]) == (1, 1, 1)
     assert [each["name"] for each in contoso1("list", "all", "--json").json] == ["contoso1"]
     assert contoso1("list", "delete", "contoso1", "--yes", "--json").json["name"] == "contoso1"
     assert contoso1("list", "all", "--json").json == []
@@ -108,14 +108,16 @@ def test_one_is_not_many(contoso1: Postroom) -> None:
     assert asked.startswith("Delete contoso1 with 2 people (1 verified)?")
 
 
-def test_those_who_left_can_be_exported_and_do_not_join_elsewhere(contoso1: Postroom) -> None:
+def test_those_who_unsubscribed_can_be_exported_and_do_not_join_elsewhere(
+    contoso1: Postroom,
+) -> None:
     contoso1("subscriber", "add", "contoso1", "a@contoso.edu", "--verified")
     contoso1("subscriber", "remove", "contoso1", "a@contoso.edu")
     assert contoso1("subscriber", "export", "contoso1", "--json").json == []
-    contoso1("subscriber", "export", "contoso1", "gone.csv", "--gone")
+    contoso1("subscriber", "export", "contoso1", "gone.csv", "--inactive")
     contoso1("list", "create", "contoso2", "--from", "news@contoso.edu")
     counts = contoso1("subscriber", "import", "contoso2", "gone.csv", "--verified", "--json").json
-    assert (counts["added"], counts["gone"]) == (0, 1)
+    assert (counts["added"], counts["unsubscribed"]) == (0, 1)
 
 
 def test_refused_rows_are_reported_with_line_value_and_reason(contoso1: Postroom) -> None:
@@ -193,7 +195,7 @@ def test_what_came_back_for_a_message_is_shown(contoso1: Postroom) -> None:
     assert found["classes"]["dead"] == 1
     assert found["paused_because"] is None
     asyncio.run(pause_by_itself(ref))
-    assert "Paused by itself: 30 of 120 emails" in contoso1("message", "feedback", ref).out
+    assert "Paused automatically: 30 of 120 emails" in contoso1("message", "feedback", ref).out
     assert contoso1("message", "feedback", "634852858215726983").code == 1
 
 
@@ -343,3 +345,30 @@ def test_the_doctor_sees_a_file_that_is_no_database(
     ran = postroom("doctor")
     assert ran.code == 1
     assert "wrong  storage" in ran.out
+
+
+def test_files_are_attached_shown_and_removed(contoso1: Postroom) -> None:
+    ref = message(contoso1)
+    Path("Plan für Mai.pdf").write_bytes(b"%PDF plan")
+    Path("setup.exe").write_bytes(b"MZ")
+    refused = contoso1("message", "attach", ref, "Plan für Mai.pdf", "setup.exe")
+    assert refused.code
+    assert "Gmail and Outlook block" in refused.err
+    assert "cannot be read" in contoso1("message", "attach", ref, "nothing.pdf").err
+    attached = contoso1("message", "attach", ref, "Plan für Mai.pdf", "--json").json
+    assert [each["name"] for each in attached["items"]] == ["Plan für Mai.pdf"]
+    assert "They add 14 bytes to every email." in contoso1("message", "attachments", ref).out
+    assert "Plan für Mai.pdf" in contoso1("message", "show", ref).out
+    assert "has no attachment" in contoso1("message", "detach", ref, "other.pdf").err
+    assert contoso1("message", "detach", ref, "Plan für Mai.pdf", "--json").json["items"] == []
+
+
+def test_a_message_is_created_with_its_files_before_it_has_a_time(contoso1: Postroom) -> None:
+    Path("plan.pdf").write_bytes(b"%PDF plan")
+    ref = message(contoso1, "--attach", "plan.pdf", "--at", FUTURE)
+    shown = contoso1("message", "show", ref, "--json").json
+    assert (shown["status"], shown["attachments"]) == ("pending", ["plan.pdf"])
+    Path("setup.exe").write_bytes(b"MZ")
+    common = ("--list", "contoso1", "--subject", "x", "--html", "body.htm")
+    assert contoso1("message", "create", *common, "--attach", "setup.exe").code
+    assert len(contoso1("message", "all", "--json").json) == 1

@@ -43,7 +43,7 @@ def test_an_ed25519_key_signs_only_beside_an_rsa_key(postroom: Postroom) -> None
     assert ran.code == 0
     assert "e1._domainkey.contoso.edu" in ran.out
     assert "v=DKIM1; k=ed25519; p=" in ran.out
-    assert "Create an RSA key as well" in ran.err
+    assert "Create an RSA key too" in ran.err
 
 
 def test_an_existing_file_is_never_overwritten(postroom: Postroom) -> None:

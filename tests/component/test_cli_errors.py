@@ -97,7 +97,7 @@ def test_a_wrong_command_points_to_its_help(postroom: Postroom, arguments: list[
     assert "Traceback" not in ran.err
 
 
-def test_all_wrong_settings_are_told_at_once(
+def test_all_wrong_settings_are_reported_at_once(
     postroom: Postroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POSTROOM_LANES", "none")
@@ -117,7 +117,7 @@ def test_a_storage_of_another_kind_is_a_wrong_setting(
     assert "word" not in ran.err
 
 
-def test_a_file_that_is_no_database_is_told(
+def test_a_file_that_is_no_database_is_reported(
     postroom: Postroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("notes.db", b"not a database, but long enough to look like one" * 100)
@@ -127,7 +127,7 @@ def test_a_file_that_is_no_database_is_told(
     assert "not a database" in ran.err
 
 
-def test_a_data_folder_that_cannot_be_made_is_told(
+def test_a_data_folder_that_cannot_be_made_is_reported(
     postroom: Postroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("data", b"a file")
@@ -145,7 +145,7 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("content", "complaint"), BODIES, ids=["utf", "null", "template", "size"])
-def test_a_body_that_cannot_be_mailed_is_told(
+def test_a_body_that_cannot_be_mailed_is_reported(
     contoso1: Postroom, content: bytes, complaint: str
 ) -> None:
     body = write("body.txt", content)
@@ -163,7 +163,7 @@ def test_a_body_that_cannot_be_mailed_is_told(
         (["--at", "2020-01-01T09:00Z"], "in the past"),
     ],
 )
-def test_a_time_that_cannot_be_meant_is_told(
+def test_a_time_that_cannot_be_meant_is_reported(
     contoso1: Postroom, time: list[str], complaint: str
 ) -> None:
     body = write("body.txt", b"Hello")
@@ -183,7 +183,7 @@ def test_a_time_that_cannot_be_meant_is_told(
         (b"name,city\nAda,Ulm\n", "--column email=NAME"),
     ],
 )
-def test_a_file_that_is_no_list_of_people_is_told(
+def test_a_file_that_is_no_list_of_people_is_reported(
     contoso1: Postroom, content: bytes, complaint: str
 ) -> None:
     file = write("people.csv", content)
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_list_of_people_is_told(
     assert complaint in ran.err
 
 
-def test_who_left_is_added_again_only_by_name(contoso1: Postroom) -> None:
+def test_people_who_unsubscribed_are_added_again_only_on_request(contoso1: Postroom) -> None:
     ada = ("contoso1", "ada@contoso.edu")
     assert contoso1("subscriber", "add", *ada).code == 0
     assert "already" in contoso1("subscriber", "add", *ada).err

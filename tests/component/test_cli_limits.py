@@ -41,7 +41,7 @@ def test_without_a_limit_people_are_told_so(contoso1: Postroom) -> None:
         (["clear", "--domain", "contoso.edu"], "no limit for emails to contoso.edu"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(
+def test_what_cannot_be_done_is_reported_in_a_sentence(
     contoso1: Postroom, arguments: list[str], words: str
 ) -> None:
     ran = contoso1("limit", *arguments)

@@ -55,7 +55,7 @@ def test_all_settings_are_listed_and_no_secret_is_shown(
         (["reset", "unheard_of"], "There is no setting unheard_of."),
     ],
 )
-def test_what_cannot_be_set_is_said_in_a_sentence(
+def test_what_cannot_be_set_is_reported_in_a_sentence(
     contoso1: Postroom, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
     monkeypatch.setenv("POSTROOM_SENDERS_MAX", "4")

@@ -91,9 +91,10 @@ def test_the_doctor_leaves_a_storage_as_it_is(contoso1: Postroom) -> None:
     assert everything() == before
 
 
-def test_a_command_needs_no_data_folder_of_its_own(
+def test_a_command_needs_no_data_folder(
     contoso1: Postroom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("POSTROOM_STORAGE", "sqlite:///data/postroom.db")
     monkeypatch.setenv("POSTROOM_DATA", "elsewhere")
     assert contoso1("list", "all").code == 0
     assert contoso1("doctor").code == 0
@@ -172,7 +173,7 @@ def test_an_account_link_follows_the_bound_address(
     assert made["link"].startswith("http://127.0.0.1:8030/admin/welcome/")
 
 
-def test_the_version_is_told(postroom: Postroom) -> None:
+def test_the_version_is_printed(postroom: Postroom) -> None:
     ran = postroom("--version")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("postroom 0.")

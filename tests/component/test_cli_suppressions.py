@@ -163,7 +163,7 @@ def test_erasing_deletes_the_person_and_keeps_a_hash(contoso1: Postroom) -> None
     shown = contoso1("suppression", "show", ADA, "--json").json
     assert (shown["reason"], shown["scope"], shown["note"]) == ("erased", "all", "")
     counted = contoso1("list", "show", "contoso1", "--json").json
-    assert (counted["verified"], counted["gone"]) == (0, 0)
+    assert (counted["verified"], counted["inactive"]) == (0, 0)
     for table in ("mailinglist", "suppression"):
         rows = contoso1("storage", "rows", table, "--json").out
         assert "ada@" not in rows.lower(), table
@@ -177,13 +177,13 @@ def test_erasing_deletes_the_person_and_keeps_a_hash(contoso1: Postroom) -> None
     [
         (["add", "nobody"], "no @"),
         (["add", ADA, "--scope", "list"], "at least one list"),
-        (["add", ADA, "--list", "contoso1"], "only for the scope"),
+        (["add", ADA, "--list", "contoso1"], "only with the scope"),
         (["add", ADA, "--scope", "list", "--list", "nolist"], "no list nolist"),
         (["add", ADA, "--note", "x" * 501], "500"),
         (["import", "missing.csv"], "cannot be read"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(
+def test_what_cannot_be_done_is_reported_in_a_sentence(
     contoso1: Postroom, arguments: list[str], words: str
 ) -> None:
     ran = contoso1("suppression", *arguments)

@@ -101,7 +101,7 @@ async def test_an_idle_process_far_away_makes_about_one_call_a_minute() -> None:
     assert storage.calls.total <= HOUR_S / 60 * 1.4
 
 
-async def test_a_full_disk_is_told_over_a_pipe(tmp_path: Path, stop: StopRequest) -> None:
+async def test_a_full_disk_is_reported_over_a_pipe(tmp_path: Path, stop: StopRequest) -> None:
     clock = WallClock()
     storage = MemoryStorage(clock, STORAGE_NAMES)
     parts = Parts(STARTED, clock, CountingStorage(storage), WakeUps(tmp_path), LOCAL)

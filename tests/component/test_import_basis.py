@@ -27,7 +27,7 @@ def imported(postroom: Postroom, *options: str) -> dict[str, Any]:
     return source
 
 
-def test_the_declared_basis_stands_in_the_record_with_the_name_of_the_file(
+def test_the_declared_basis_is_in_the_record_with_the_name_of_the_file(
     contoso1: Postroom,
 ) -> None:
     assert imported(contoso1, "--basis", f"  {FAIR}\n") == FILE | {"basis": FAIR}
@@ -50,13 +50,13 @@ def test_who_is_not_mailed_needs_no_basis_and_one_that_is_too_long_is_refused(
 
 
 @pytest.mark.parametrize("purpose", [Purpose.SUPPRESS, Purpose.KEEP, Purpose.ASK, None])
-def test_who_is_not_said_to_have_confirmed_needs_no_basis(purpose: Purpose | None) -> None:
+def test_people_not_imported_as_confirmed_need_no_basis(purpose: Purpose | None) -> None:
     assert check_basis(" ", purpose) == ""
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"), [(" \n", "Say why"), ("x" * (BASIS_CHARS_MAX + 1), "Use at most")]
 )
-def test_who_is_said_to_have_confirmed_needs_a_basis(text: str, complaint: str) -> None:
+def test_people_imported_as_confirmed_need_a_basis(text: str, complaint: str) -> None:
     with pytest.raises(BadInput, match=complaint):
         check_basis(text, Purpose.CONFIRMED)

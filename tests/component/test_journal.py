@@ -307,7 +307,7 @@ def test_a_page_is_blank_once_everything_is_recorded(ours: FileJournals, tmp_pat
     assert recall(ours, batch=BATCH + 1).handed == {5}
 
 
-def test_every_lane_has_a_page_of_its_own(ours: FileJournals, tmp_path: Path) -> None:
+def test_every_lane_has_its_own_page(ours: FileJournals, tmp_path: Path) -> None:
     journals = opened(tmp_path, "sender.1")
     pages = [journals.lane(number) for number in range(3)]
     for number, page in enumerate(pages):

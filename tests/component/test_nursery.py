@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from postroom.cli import exit_codes, running
+
 ROOT = Path(__file__).parents[2]
 
 # A process of its own, because a test run has threads, and nothing with threads may be forked.
@@ -51,7 +53,10 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pid
 
 def told_by(test: str) -> str:
     body = textwrap.indent(textwrap.dedent(test).strip(), " " * 4)
-    program = textwrap.dedent(PROGRAM).replace("    TEST", body)
+    return _printed_by(textwrap.dedent(PROGRAM).replace("    TEST", body))
+
+
+def _printed_by(program: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
@@ -64,7 +69,7 @@ def told_by(test: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_role_has_its_settings_a_session_of_its_own_and_an_exit_code() -> None:
+def test_a_role_has_its_settings_its_own_session_and_an_exit_code() -> None:
     told = told_by(
         """
         process, pipe = await start("tells")
@@ -86,7 +91,7 @@ def test_a_bug_in_a_role_ends_that_role_alone() -> None:
     assert told.split() == ["1", "7"]
 
 
-def test_signals_reach_the_role_and_a_kill_is_told() -> None:
+def test_signals_reach_the_role_and_a_kill_is_reported() -> None:
     told = told_by(
         """
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -133,3 +138,33 @@ def test_the_nursery_ends_with_its_supervisor() -> None:
     while Path(f"/proc/{nursery}").exists() and time.monotonic() < until:
         os.sched_yield()
     assert not Path(f"/proc/{nursery}").exists()
+
+
+# Native libraries that only some pages, settings or commands need. Each takes 1 to 8 MB of every
+# `serve` once it is imported, so the function that needs it imports it.
+SELDOM_NEEDED = (
+    *("PIL", "aiohttp", "azure", "cryptography", "css_inline", "dns", "httpx2"),
+    *("imaplib", "minijinja", "mjml", "opentelemetry.sdk", "rich"),
+)
+
+
+def test_roles_are_forked_with_everything_they_need_and_nothing_that_is_seldom_needed() -> None:
+    program = """
+        import sys
+        from postroom import nursery
+        from postroom.cli import running
+
+        nursery.fork_nursery = lambda run: print(*sys.modules)
+        running._fork_nursery()
+    """
+    imported = set(_printed_by(textwrap.dedent(program)).split())
+    assert {"postroom.wiring.roles", "postroom.web.app", "uvloop"} <= imported
+    assert not imported & set(SELDOM_NEEDED)
+
+
+def test_a_forked_role_explains_its_failure_as_its_command_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POSTROOM_STORAGE", "nonsense:")
+    assert running._run_forked("sender") == exit_codes.USAGE
+    assert "POSTROOM_STORAGE" in capsys.readouterr().err

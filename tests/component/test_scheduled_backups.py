@@ -132,7 +132,7 @@ def test_one_is_due_at_first_after_its_time_and_if_the_clock_was_set_back() -> N
     assert bad.made_at == START
 
 
-def test_files_of_others_and_young_temporary_files_stay(tmp_path: Path) -> None:
+def test_other_files_and_recent_temporary_files_stay(tmp_path: Path) -> None:
     newest = tmp_path / dated_name(START)
     old = tmp_path / dated_name(START - DAY)
     others = [tmp_path / "notes.txt", tmp_path / "mine.postroom-backup"]

@@ -71,7 +71,7 @@ async def examine(zone: Zone, plan: SendingPlan = PLAN, *broken: str) -> list[Ch
 
 async def found(about: str, zone: Zone, plan: SendingPlan = PLAN, *broken: str) -> list[Check]:
     checks = await examine(zone, plan, *broken)
-    assert all(check.mend for check in checks if check.verdict is WRONG), checks
+    assert all(check.fix for check in checks if check.verdict is WRONG), checks
     return [check for check in checks if check.about == about]
 
 
@@ -118,7 +118,7 @@ async def test_a_domain_that_does_not_exist_is_one_clear_sentence() -> None:
 async def test_a_dns_server_that_cannot_answer_is_one_clear_sentence() -> None:
     [check] = await examine(GOOD, PLAN, "contoso.edu")
     assert check.words == "contoso.edu cannot be looked up: the DNS servers could not answer"
-    assert "--dns" in check.mend
+    assert "--dns" in check.fix
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ async def test_without_dkim_the_bounce_domain_must_be_aligned(
 @pytest.mark.parametrize(
     ("records", "verdict", "words"),
     [
-        (["10 mx1.contoso.edu.", "5 mx2.contoso.edu."], RIGHT, "mx2.contoso.edu takes"),
+        (["10 mx1.contoso.edu.", "5 mx2.contoso.edu."], RIGHT, "mail server is mx2.contoso.edu"),
         ([], WRONG, "no MX record"),
         (["0 ."], WRONG, "a null MX"),
         (["10 gone.contoso.edu."], WRONG, "have no address: gone.contoso.edu"),

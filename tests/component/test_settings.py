@@ -27,6 +27,21 @@ def test_without_anything_the_defaults_hold(file: Path) -> None:
     assert settings.transport.get_secret_value() == "outbox:"
 
 
+@pytest.mark.parametrize(
+    ("data", "storage"),
+    [
+        ("elsewhere", "sqlite:///elsewhere/postroom.db"),
+        ("/var/lib/postroom/", "sqlite:////var/lib/postroom/postroom.db"),
+    ],
+)
+def test_the_default_database_is_in_the_data_folder(file: Path, data: str, storage: str) -> None:
+    settings = load({"POSTROOM_DATA": data}, file)
+    assert settings.storage.get_secret_value() == storage
+    assert settings.source_kind("storage") == "default"
+    named = load({"POSTROOM_DATA": data, "POSTROOM_STORAGE": "azure:emulator"}, file)
+    assert named.storage.get_secret_value() == "azure:emulator"
+
+
 def test_the_environment_goes_before_the_file_and_the_file_before_the_default(file: Path) -> None:
     file.write_text('lanes = 9\nlease_s = 40\nurl = "https://post.contoso.edu/"\n')
     settings = load({"POSTROOM_LANES": "7", "HOME": "/root"}, file)
@@ -34,7 +49,7 @@ def test_the_environment_goes_before_the_file_and_the_file_before_the_default(fi
     assert settings.url == "https://post.contoso.edu"
 
 
-def test_a_secret_may_stand_in_a_file_of_its_own(file: Path, tmp_path: Path) -> None:
+def test_a_secret_may_be_in_its_own_file(file: Path, tmp_path: Path) -> None:
     secret = tmp_path / "transport"
     secret.write_text("smtp://ada:word@mail.contoso.edu:587\n")
     settings = load({"POSTROOM_TRANSPORT_FILE": str(secret)}, file)
@@ -56,7 +71,9 @@ def test_a_file_goes_before_the_value_whatever_the_order_of_the_environment(
     assert settings.storage.get_secret_value() == "azure:emulator"
 
 
-def test_a_secret_that_is_no_text_is_told_without_showing_it(file: Path, tmp_path: Path) -> None:
+def test_a_secret_that_is_no_text_is_reported_without_showing_it(
+    file: Path, tmp_path: Path
+) -> None:
     secret = tmp_path / "transport"
     secret.write_bytes(b"smtp://ada:w\xf6rd@mail.contoso.edu:587\n")
     with pytest.raises(BadSettings) as caught:
@@ -66,7 +83,7 @@ def test_a_secret_that_is_no_text_is_told_without_showing_it(file: Path, tmp_pat
     ]
 
 
-def test_all_mistakes_are_told_at_once(file: Path) -> None:
+def test_all_mistakes_are_reported_at_once(file: Path) -> None:
     file.write_text("lanse = 3\nclaim_s = 1\n")
     environ = {
         "POSTROOM_URL": "post.contoso.edu",
@@ -83,7 +100,7 @@ def test_all_mistakes_are_told_at_once(file: Path) -> None:
     assert len(caught.value.mistakes) == len(names)
 
 
-def test_a_file_that_is_no_toml_is_told(file: Path) -> None:
+def test_a_file_that_is_no_toml_is_reported(file: Path) -> None:
     file.write_text("lanes == 3\n")
     with pytest.raises(BadSettings, match="cannot be read"):
         load({}, file)
@@ -138,9 +155,7 @@ def test_every_port_that_a_machine_has_may_be_bound(file: Path, bind: str) -> No
         "http://[::1]:8025",
     ],
 )
-def test_an_address_of_the_site_that_cannot_stand_in_a_mail_is_refused(
-    file: Path, url: str
-) -> None:
+def test_an_address_of_the_site_that_cannot_be_in_a_mail_is_refused(file: Path, url: str) -> None:
     with pytest.raises(BadSettings, match="with an ASCII host"):
         load({"POSTROOM_URL": url}, file)
 
@@ -149,7 +164,7 @@ def test_an_address_of_the_site_that_cannot_stand_in_a_mail_is_refused(
     "url",
     ["http://127.0.0.1:8025", "https://post.contoso.edu:8443", "https://xn--bcher-kva.example"],
 )
-def test_every_other_address_of_the_site_stands_in_the_head_of_a_mail(file: Path, url: str) -> None:
+def test_every_other_address_of_the_site_is_in_the_head_of_a_mail(file: Path, url: str) -> None:
     site = Site(load({"POSTROOM_URL": url}, file).url, "a secret")
     sender = "a@contoso.edu"
     made = MailingList(name="contoso1", description="", sender=sender, created_at=START)
@@ -188,9 +203,7 @@ def test_every_other_address_of_the_site_stands_in_the_head_of_a_mail(file: Path
         ("127.0.0.1:80", "http://127.0.0.1"),
     ],
 )
-def test_without_an_address_of_its_own_links_follow_the_bound_one(
-    file: Path, bind: str, url: str
-) -> None:
+def test_if_no_url_is_set_links_follow_the_bound_address(file: Path, bind: str, url: str) -> None:
     for environ in ({"POSTROOM_BIND": bind}, {"POSTROOM_BIND": bind, "POSTROOM_URL": ""}):
         settings = load(environ, file)
         assert (settings.url, settings.is_url_given) == (url, False)
@@ -225,14 +238,14 @@ NOT_FITTING = [
     ("0.0.0.0:8030", "http://127.0.0.1:8025", "links will not work"),
     ("127.0.0.1:8030", "http://localhost", "links will not work"),
     ("192.0.2.7:8025", "http://127.0.0.1:8025", "links will not work"),
-    ("127.0.0.1:8025", "http://server:8025", "which only this machine reaches"),
+    ("127.0.0.1:8025", "http://server:8025", "which only this machine can reach"),
 ]
 
 
 @pytest.mark.parametrize(
     ("bind", "url", "words"), [*((bind, url, "") for bind, url in FITTING), *NOT_FITTING]
 )
-def test_an_address_that_leads_elsewhere_is_told(
+def test_an_address_that_leads_elsewhere_is_reported(
     file: Path, bind: str, url: str, words: str
 ) -> None:
     settings = load({"POSTROOM_BIND": bind, "POSTROOM_URL": url}, file)

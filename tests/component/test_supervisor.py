@@ -11,7 +11,7 @@ import pytest
 from postroom import settings
 from postroom.clock import WallClock
 from postroom.domain.instance import Vitals
-from postroom.domain.scaling import SHRINK_AFTER_S, QueueLook, SenderLimits
+from postroom.domain.scaling import SHRINK_AFTER_S, QueueSnapshot, SenderLimits
 from postroom.intervals import LOCAL
 from postroom.nursery import environ_with
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE, STORAGE_NAMES
@@ -19,7 +19,7 @@ from postroom.records.queue_watch import QueueWatch
 from postroom.scaling import SenderScaling
 from postroom.storage.counting import CountingStorage
 from postroom.storage.memory import MemoryStorage
-from postroom.supervisor import Child, Supervisor
+from postroom.supervisor import HEALTHY_S, RESTART_S_LONGEST, Child, Supervisor, restart_pause_s
 from postroom.wakeup import SENDER, WakeUps
 from postroom.wiring import Parts
 from postroom.wiring.following import LiveSettings
@@ -75,7 +75,7 @@ async def test_items_that_wait_for_a_later_try_need_no_sender(
     assert started == []
 
 
-async def test_the_idlest_sender_is_stopped_and_a_change_is_told(
+async def test_the_idlest_sender_is_stopped_and_a_change_is_reported(
     storage: MemoryStorage, started: list[Child]
 ) -> None:
     supervisor, clock = Supervisor(FEW), MovableClock()
@@ -95,7 +95,7 @@ async def test_the_idlest_sender_is_stopped_and_a_change_is_told(
     assert [(each.before, each.after) for each in scaling.changes] == [(3, 2), (0, 3)]
 
 
-async def test_a_look_at_empty_queues_costs_two_calls(storage: MemoryStorage) -> None:
+async def test_a_check_of_empty_queues_costs_two_calls(storage: MemoryStorage) -> None:
     """Far away an idle supervisor looks four times a minute."""
     counted = CountingStorage(storage)
     scaling = SenderScaling(counted.queues, MovableClock())
@@ -119,13 +119,13 @@ async def test_limits_that_were_changed_count_at_the_next_look(
 async def test_the_first_item_is_as_old_as_it_was_seen_waiting(storage: MemoryStorage) -> None:
     clock = MovableClock()
     watch = QueueWatch(storage.queues, clock, MAIL_QUEUE)
-    assert await watch.look() == QueueLook(0, 0.0)
+    assert await watch.snapshot() == QueueSnapshot(0, 0.0)
     await storage.queues.put(MAIL_QUEUE, "first", "second")
-    assert await watch.look() == QueueLook(2, 0.0)
+    assert await watch.snapshot() == QueueSnapshot(2, 0.0)
     clock.move(20)
-    assert await watch.look() == QueueLook(2, 20.0)
+    assert await watch.snapshot() == QueueSnapshot(2, 20.0)
     [claim] = await storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=600)
-    assert await watch.look() == QueueLook(1, 0.0)
+    assert await watch.snapshot() == QueueSnapshot(1, 0.0)
     await storage.queues.complete(claim)
 
 
@@ -154,7 +154,7 @@ async def test_asked_to_stop_it_does_not_wait_for_a_storage_that_is_silent(
     wakeup.close()
 
 
-def test_every_role_has_a_metrics_port_of_its_own_also_if_a_file_names_the_first(
+def test_every_role_has_its_own_metrics_port_even_if_a_file_names_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("POSTROOM_METRICS_BIND_FILE", "/run/secrets/bind")
@@ -166,3 +166,12 @@ def test_every_role_has_a_metrics_port_of_its_own_also_if_a_file_names_the_first
     assert "POSTROOM_METRICS_BIND_FILE" not in environ
     assert environ["POSTROOM_LANES_FILE"] == "/run/secrets/lanes"
     assert environ["POSTROOM_METRICS_BIND"] == "127.0.0.1:9465"
+
+
+def test_a_role_that_was_healthy_restarts_at_once_and_one_that_cannot_start_ever_later() -> None:
+    pauses = [0.0]
+    for _attempt in range(10):
+        pauses.append(restart_pause_s(1.0, pauses[-1]))
+    assert pauses[1:4] == [0.2, 0.4, 0.8]
+    assert pauses[-1] == RESTART_S_LONGEST
+    assert restart_pause_s(HEALTHY_S + 1, RESTART_S_LONGEST) == 0

@@ -224,7 +224,7 @@ async def test_a_service_that_cannot_be_reached_is_unavailable(clock: MovableClo
 
 
 @pytest.mark.parametrize("call", [*READS.values(), WRITES["put"].act], ids=[*READS, "put"])
-async def test_refused_credentials_are_told_at_once(
+async def test_refused_credentials_are_reported_at_once(
     opened: Opened, call: Callable[..., Awaitable[Any]]
 ) -> None:
     storage, azure, _ = opened

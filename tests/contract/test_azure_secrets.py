@@ -25,7 +25,7 @@ CALLS: dict[str, Callable[[AzureStorage], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("part", CALLS)
-async def test_a_signature_stands_in_no_traceback(part: str) -> None:
+async def test_a_signature_is_in_no_traceback(part: str) -> None:
     """It is in the URL of every request, which the HTTP client puts into its errors."""
 
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -23,7 +23,7 @@ async def all_names(blobs: Blobs, prefix: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\r\n", bytes(range(256)) * 8192], ids=len)
-async def test_a_blob_comes_back_as_it_was(blobs: Blobs, content: bytes) -> None:
+async def test_a_blob_is_read_as_it_was_written(blobs: Blobs, content: bytes) -> None:
     await blobs.put("634852858215726983.htm", content)
     assert await blobs.get("634852858215726983.htm") == content
 

@@ -55,7 +55,7 @@ async def found_list(tables: Tables, now: datetime) -> None:
 async def scanned(tables: Tables) -> ListCounts:
     """What a scan of everybody says."""
     everyone = [one async for one in subscribers.everyone(tables, LIST)]
-    there = [one for one in everyone if not one.gone]
+    there = [one for one in everyone if not one.inactive_reason]
     verified = sum(one.verified for one in there)
     return ListCounts(verified, len(there) - verified, len(everyone) - len(there))
 
@@ -290,7 +290,7 @@ async def test_deltas_of_many_days_are_folded_by_writes_that_fit(tables: Tables)
     ]
 
 
-async def test_a_fold_is_bounded_and_the_next_one_goes_on(
+async def test_a_fold_is_bounded_and_the_next_one_continues(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counts, "DELTAS_A_FOLD", 1000)
@@ -352,11 +352,11 @@ async def test_a_page_adds_up_no_more_than_so_many_deltas(
     assert await counts.read(tables, LIST) == ListCounts(verified=5)
 
 
-async def test_who_is_gone_counts_as_gone_until_they_come_back(tables: Tables) -> None:
+async def test_an_inactive_person_counts_as_inactive_until_they_come_back(tables: Tables) -> None:
     await found_list(tables, NOW)
     await join(tables, "ada")
     await subscribe.remove(acting(tables, NOW), LIST, address_of("ada"))
-    assert await counts.read(tables, LIST) == ListCounts(gone=1)
+    assert await counts.read(tables, LIST) == ListCounts(inactive=1)
     await counts.fold(tables, LIST)
     assert await deltas(tables) == 0
     await subscribe.add(

@@ -158,7 +158,7 @@ async def test_reading_marks_no_mail_as_read() -> None:
         assert server.inbox.mails[0].flags == set()
 
 
-async def test_ids_of_a_folder_that_was_made_anew_name_no_mail() -> None:
+async def test_ids_of_a_folder_that_was_created_again_name_no_mail() -> None:
     async with ImapServer() as server:
         server.inbox.add(MAIL)
         mailbox = mailbox_on(server)

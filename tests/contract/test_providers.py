@@ -124,6 +124,7 @@ async def test_a_call_that_always_fails_while_others_work_costs_its_own_mails_an
     assert (outcome.scope, outcome.reached) == (Scope.ADDRESS, True)
 
 
+@pytest.mark.slow
 async def test_a_silent_provider_is_not_called_again_within_the_slice(
     clock: MovableClock, tmp_path: Path
 ) -> None:
@@ -341,7 +342,7 @@ def test_a_missing_key_is_named(address: str) -> None:
 
 async def examined(entry: ProviderEntry) -> CheckResult:
     found = await entry.examine()
-    assert found.mend or found.verdict is CheckResult.RIGHT
+    assert found.fix or found.verdict is CheckResult.RIGHT
     return found.verdict
 
 

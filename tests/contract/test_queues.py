@@ -72,7 +72,7 @@ async def test_queues_are_apart(queues: Queues) -> None:
 
 
 @pytest.mark.parametrize("body", ["", "学生 🎓 Zoë", "a,b\n'\"\\\x00\x1f", "x" * 40_000], ids=len)
-async def test_a_body_comes_back_as_it_was(queues: Queues, body: str) -> None:
+async def test_a_body_is_read_as_it_was_put(queues: Queues, body: str) -> None:
     claim = await claimed(queues, body)
     assert claim.body == body
 
@@ -263,7 +263,7 @@ async def test_an_item_knows_when_it_was_put_whatever_happens_to_it(
 
 
 @pytest.mark.parametrize("back_s", [30 * 60.0, 3 * 3600.0])
-async def test_an_item_comes_back_in_time_though_the_clock_is_set_back(
+async def test_an_item_reappears_in_time_even_if_the_clock_is_set_back(
     queues: Queues, clock: MovableClock, back_s: float
 ) -> None:
     await claimed(queues)

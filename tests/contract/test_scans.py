@@ -179,7 +179,7 @@ async def test_changes_between_pages_neither_repeat_nor_skip_other_rows(
     assert found == [*stay, "z-ahead"]
 
 
-async def test_a_scan_goes_on_though_its_last_row_was_deleted(tables: Tables) -> None:
+async def test_a_scan_continues_though_its_last_row_was_deleted(tables: Tables) -> None:
     await fill(tables, "p")
     found: list[str] = []
     after = None

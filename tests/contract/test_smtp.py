@@ -199,7 +199,7 @@ async def test_where_the_server_ends_connections_by_421_is_learned(shape: SinkOp
 
 @in_every_shape
 async def test_a_stop_leaves_the_rest_untried_and_nothing_in_doubt(shape: SinkOptions) -> None:
-    async with running(shape) as (sink, transport):
+    async with running(shape, window=1) as (sink, transport):  # so that each mail is a write
         lane, witness, mails = transport.lane(), Witness(leave=3), many_letters(8)
         outcomes = await lane.send(mails, witness)
         check_books(mails, outcomes, witness)
@@ -223,6 +223,7 @@ async def test_no_answer_after_the_hand_over_is_doubt_and_ends_the_slice(
     assert sink.connected == 1
 
 
+@pytest.mark.slow
 async def test_patience_counts_from_the_last_sign_of_life() -> None:
     slow = replace(PIPELINING, pipelining=False, delay_s=0.06)
     patience = Timeouts(command_s=1.0, data_s=1.0, final_s=1.0)
@@ -263,7 +264,7 @@ class FullJournal(Witness):
 
 
 @in_every_shape
-async def test_nothing_goes_out_that_the_watch_could_not_write_down(shape: SinkOptions) -> None:
+async def test_nothing_is_sent_that_the_watch_could_not_write_down(shape: SinkOptions) -> None:
     async with running(shape) as (sink, transport):
         lane = transport.lane()
         with pytest.raises(OSError, match="no space left"):

@@ -109,7 +109,7 @@ async def test_a_strict_server_refuses_mail_by_mail() -> None:
 
 async def test_a_strict_server_takes_a_non_ascii_address_where_it_offers_to() -> None:
     mailbox = Mailbox()
-    mails = [Letter(1, "jürgen@contoso.edu", needs_utf8=True)]
+    mails = [Letter(1, "jürgen@contoso.edu")]
     async with aiosmtpd(strict_server(mailbox, enable_SMTPUTF8=True)) as config:
         transport = SmtpTransport(config)
         outcomes = await transport.lane().send(mails, Witness())

@@ -138,7 +138,7 @@ def test_mail_goes_over_tls_both_ways(
 
 @pytest.mark.parametrize("tls", [Tls.REQUIRE, Tls.IMPLICIT])
 @pytest.mark.parametrize("fault", ["unknown authority", "other name"])
-async def test_a_wrong_certificate_is_refused_before_anything_is_said(
+async def test_a_wrong_certificate_is_refused_before_anything_is_sent(
     authority: trustme.CA, ca_file: str, tls: Tls, fault: str
 ) -> None:
     if fault == "unknown authority":
@@ -161,7 +161,7 @@ async def test_where_tls_is_required_a_server_without_it_gets_nothing() -> None:
     assert len(sink.commands) == 1
 
 
-def test_a_ca_file_that_is_none_is_told_at_once(tmp_path: Path) -> None:
+def test_an_invalid_ca_file_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"CA file .* cannot be used"):
         SmtpTransport(SmtpConfig("127.0.0.1", 25, Tls.REQUIRE, ca_file=str(tmp_path / "none.pem")))
 
@@ -232,7 +232,7 @@ async def test_the_size_is_declared_and_a_mail_over_the_limit_stays_here() -> No
 
 
 async def test_an_address_beyond_ascii_needs_a_server_that_offers_smtputf8() -> None:
-    mail = Letter(1, "jürgen@contoso.edu", needs_utf8=True)
+    mail = Letter(1, "jürgen@contoso.edu")
     sink, outcomes, _ = await outcomes_of(SinkOptions(utf8=True), [mail])
     assert [type(outcome) for outcome in outcomes] == [Sent]
     assert sink.mails[0].recipient == "jürgen@contoso.edu"

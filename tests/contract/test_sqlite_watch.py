@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from structlog.testing import capture_logs
 
 from postroom.records.names import STORAGE_NAMES
 from postroom.storage.port import StorageGone
+from postroom.storage.sqlite import file_watch
 from postroom.storage.sqlite.file_watch import FileWatch
 from postroom.storage.sqlite.rows import read_row
 from postroom.storage.sqlite.storage import Reader, SqliteStorage
@@ -147,7 +150,7 @@ async def test_after_a_write_was_refused_reads_are_refused_at_once(
         await storage.tables.get(TABLE, "p", "kept")
 
 
-async def test_it_goes_on_when_the_same_file_is_put_back(
+async def test_it_continues_when_the_same_file_is_put_back(
     storage: SqliteStorage, file: Path
 ) -> None:
     away = move(file, file.with_name("away.db"))
@@ -231,3 +234,40 @@ async def test_it_is_logged_once_and_so_is_its_return(
     await write(storage)
     assert [line["event"] for line in logs] == ["database_file_gone", "database_file_back"]
     assert logs[0]["file"] == str(file)
+
+
+class InterruptedLog:
+    """At the first line, another thread checks the same file, as the writer and a reader do."""
+
+    def __init__(self, watch: FileWatch) -> None:
+        self.events: list[str] = []
+        self._watch = watch
+
+    def error(self, event: str, **fields: str) -> None:
+        self.events.append(event)
+        if len(self.events) == 1:
+            other = threading.Thread(target=self._check)
+            other.start()
+            other.join()
+
+    warning = error
+
+    def _check(self) -> None:
+        with contextlib.suppress(StorageGone):
+            self._watch.check()
+
+
+async def test_threads_that_notice_at_the_same_moment_log_it_once(
+    storage: SqliteStorage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = FileWatch(file, every_s=0)
+    gone = InterruptedLog(watch)
+    monkeypatch.setattr(file_watch, "log", gone)
+    away = move(file, file.with_name("away.db"))
+    with pytest.raises(StorageGone):
+        watch.check()
+    back = InterruptedLog(watch)
+    monkeypatch.setattr(file_watch, "log", back)
+    move(away, file)
+    watch.check()
+    assert (gone.events, back.events) == (["database_file_gone"], ["database_file_back"])

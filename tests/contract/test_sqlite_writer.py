@@ -109,7 +109,7 @@ async def test_a_cancelled_caller_does_not_harm_its_neighbours(storage: SqliteSt
     assert [type(outcome) for outcome in outcomes] == [str, asyncio.CancelledError, str]
 
 
-async def test_a_mistake_in_one_call_reaches_its_caller_and_the_writer_goes_on(
+async def test_a_mistake_in_one_call_reaches_its_caller_and_the_writer_continues(
     storage: SqliteStorage,
 ) -> None:
     def mistaken(connection: apsw.Connection) -> None:
@@ -167,7 +167,7 @@ async def keys_until_full(storage: SqliteStorage) -> list[str]:
     raise AssertionError("the file is never full")
 
 
-async def test_a_full_file_says_so_keeps_what_it_has_and_goes_on_when_there_is_room(
+async def test_a_full_file_says_so_keeps_what_it_has_and_continues_when_there_is_room(
     tmp_path: Path, clock: MovableClock
 ) -> None:
     storage = await SqliteStorage.open(tmp_path / "full.db", clock, STORAGE_NAMES, pages_max=60)

@@ -38,7 +38,7 @@ async def properties_of(tables: Tables, key: str) -> dict[str, Value] | None:
 # --- One row ----------------------------------------------------------------------------------
 
 
-async def test_a_row_that_was_inserted_comes_back(tables: Tables) -> None:
+async def test_an_inserted_row_can_be_read(tables: Tables) -> None:
     etag = await tables.insert(TABLE, LIST, ANN, {"address": "Ann@contoso.edu"})
     row = await tables.get(TABLE, LIST, ANN)
     assert row == Row(LIST, ANN, {"address": "Ann@contoso.edu"}, etag)
@@ -172,7 +172,7 @@ async def test_of_many_replacing_one_version_exactly_one_wins(tables: Tables) ->
     ],
     ids=lambda value: ascii(value)[:20],
 )
-async def test_a_value_comes_back_as_it_was(tables: Tables, value: Value) -> None:
+async def test_a_value_is_read_as_it_was_written(tables: Tables, value: Value) -> None:
     await tables.insert(TABLE, LIST, ANN, {"value": value})
     row = await tables.get(TABLE, LIST, ANN)
     [scanned] = await all_rows(tables, TABLE, KeysWithin(LIST))
@@ -182,7 +182,7 @@ async def test_a_value_comes_back_as_it_was(tables: Tables, value: Value) -> Non
     assert type(row.properties["value"]) is type(value)
 
 
-async def test_an_enum_comes_back_as_its_plain_value(tables: Tables) -> None:
+async def test_an_enum_is_read_as_its_plain_value(tables: Tables) -> None:
     class State(StrEnum):
         QUEUED = "queued"
 
@@ -395,18 +395,37 @@ async def test_batches_in_parallel_each_apply_whole(tables: Tables) -> None:
 
 
 async def test_batches_are_written_one_after_the_other(tables: Tables) -> None:
-    await tables.batches("message", [(f"p{n}", [Insert("k", {"n": n})]) for n in range(3)])
+    etags = await tables.batches([("message", f"p{n}", [Insert("k", {"n": n})]) for n in range(3)])
     for number in range(3):
         row = await tables.get("message", f"p{number}", "k")
         assert row
         assert row.properties == {"n": number}
+        assert etags[number] == [row.etag]
+
+
+async def test_batches_may_be_of_several_tables(tables: Tables) -> None:
+    await tables.insert("message", "p", "old", {})
+    etags = await tables.batches(
+        [
+            ("messagearchive", "p", [Upsert("k", {"n": 1}), Upsert("l", {"n": 2})]),
+            ("message", "p", [Insert("k", {"n": 3}), Delete("old")]),
+        ]
+    )
+    archived = await tables.get("messagearchive", "p", "l")
+    live = await tables.get("message", "p", "k")
+    assert archived
+    assert live
+    assert archived.properties == {"n": 2}
+    assert live.properties == {"n": 3}
+    assert (etags[0][1], etags[1]) == (archived.etag, [live.etag, ""])
+    assert await tables.get("message", "p", "old") is None
 
 
 async def test_a_refused_batch_is_left_out_and_all_behind_it(tables: Tables) -> None:
     await tables.insert("message", "p1", "k", {"n": -1})
-    batches = [(f"p{n}", [Insert("k", {"n": n}), Insert("l", {})]) for n in range(3)]
+    batches = [("message", f"p{n}", [Insert("k", {"n": n}), Insert("l", {})]) for n in range(3)]
     with pytest.raises(Conflict):
-        await tables.batches("message", batches)
+        await tables.batches(batches)
     assert await tables.get("message", "p0", "k")
     assert await tables.get("message", "p0", "l")
     assert await tables.get("message", "p1", "l") is None
@@ -414,4 +433,4 @@ async def test_a_refused_batch_is_left_out_and_all_behind_it(tables: Tables) -> 
 
 
 async def test_no_batches_are_fine(tables: Tables) -> None:
-    await tables.batches("message", [])
+    assert await tables.batches([]) == []

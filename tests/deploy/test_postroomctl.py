@@ -84,7 +84,7 @@ def test_the_settings_that_are_published_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("content", [None, "POSTROOM_A;id=1\n"])
-def test_settings_that_cannot_be_read_are_told(file: Path, content: str | None) -> None:
+def test_settings_that_cannot_be_read_are_reported(file: Path, content: str | None) -> None:
     if content:
         file.write_text(content)
     ran = postroomctl(file)

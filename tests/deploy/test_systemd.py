@@ -105,7 +105,7 @@ def test_the_journal_can_read_which_boot_this_is(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_every_setting_stands_in_one_file_that_commands_can_read_too(path: Path) -> None:
+def test_every_setting_is_in_one_file_that_commands_can_read_too(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert values(text, "EnvironmentFile") == ["/etc/postroom/postroom.env"]
     assert values(text, "Environment") == []

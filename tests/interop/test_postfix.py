@@ -75,7 +75,7 @@ def students(number: int) -> list[str]:
 
 def letters(*recipients: str, body: str = BODY) -> list[EncodedLetter]:
     return [
-        EncodedLetter(position, recipient, needs_utf8=not recipient.isascii(), text=body)
+        EncodedLetter(position, recipient, text=body)
         for position, recipient in enumerate(recipients)
     ]
 

@@ -98,7 +98,7 @@ def test_several_lists_at_once_with_an_archive_behind_and_a_small_message_beside
 
 
 @pytest.mark.parametrize("option", ["--limit", "--domain-limit"])
-def test_under_a_limit_the_worst_second_is_told(tmp_path: Path, option: str) -> None:
+def test_under_a_limit_the_worst_second_is_reported(tmp_path: Path, option: str) -> None:
     figures = bench(tmp_path, "--no-baselines", option, "100")
     assert figures["lost"] == figures["twice"] == 0
     assert figures["completed_s"] >= PEOPLE / 100 - 0.5
@@ -159,7 +159,7 @@ def test_what_does_not_go_together_is_refused(plan: Plan, words: str) -> None:
         plan.check()
 
 
-def test_a_refusal_is_told_on_the_command_line(tmp_path: Path) -> None:
+def test_a_refusal_is_reported_on_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="The outbox has no line"):
         bench(tmp_path, "--transport", "outbox", "--tls")
 
@@ -230,7 +230,7 @@ async def all_have_arrived(installation: Installation) -> bool:
     return await installation.arrived_number() == PEOPLE
 
 
-async def test_one_that_fails_is_told_and_left_out(tmp_path: Path, stand_in: Path) -> None:
+async def test_one_that_fails_is_reported_and_left_out(tmp_path: Path, stand_in: Path) -> None:
     write_stand_in(stand_in, end="sys.exit('out of luck')")
     async with Installation(tmp_path) as installation:
         found, said = await compared(installation)
@@ -238,7 +238,7 @@ async def test_one_that_fails_is_told_and_left_out(tmp_path: Path, stand_in: Pat
     assert "smtp-source failed: out of luck" in said
 
 
-async def test_one_that_is_not_there_is_told_and_left_out(
+async def test_one_that_is_not_there_is_reported_and_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(baselines, "find_smtp_source", lambda: None)

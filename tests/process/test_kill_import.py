@@ -123,7 +123,7 @@ async def _token(parts: Parts) -> str:
     return await sign_in.begin(tables, user, Browser("127.0.0.1", "a test"), now)
 
 
-async def test_an_import_goes_on_by_itself_after_web_and_scheduler_were_killed(
+async def test_an_import_continues_automatically_after_web_and_scheduler_were_killed(
     tmp_path: Path, unused_tcp_port_factory: Callable[[], int]
 ) -> None:
     async with opened(tmp_path, unused_tcp_port_factory()) as site:

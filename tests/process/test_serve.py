@@ -78,7 +78,7 @@ async def test_the_link_to_the_first_account_follows_the_bound_address(
         assert "Set POSTROOM_URL to the address people use." in printed
 
 
-async def test_an_address_that_is_taken_is_said_in_a_sentence(
+async def test_an_address_in_use_is_reported_in_a_sentence(
     tmp_path: Path, unused_tcp_port: int
 ) -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", unused_tcp_port)

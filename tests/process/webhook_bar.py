@@ -136,7 +136,7 @@ async def checked(parts: Parts, ref: str, people: int) -> dict[str, float]:
     assert summary.count(FeedbackKind.BOUNCED) == dead, summary.kinds
     assert summary.count(FeedbackKind.DELIVERED) == people - dead, summary.kinds
     assert summary.classes == {"dead": dead}
-    gone = [one async for one in subscribers.everyone(tables, LIST) if one.gone]
+    gone = [one async for one in subscribers.everyone(tables, LIST) if one.inactive_reason]
     assert len(gone) == dead
     return {"delivered": people - dead, "dead": dead}
 

@@ -149,6 +149,14 @@ def _mail(message: dict[str, Any], operation: str) -> AcceptedMail:
         content.get("html"),
         headers,
         operation,
+        tuple(
+            (
+                each["name"],
+                each["contentType"],
+                base64.b64decode(each["contentInBase64"], validate=True),
+            )
+            for each in message.get("attachments", [])
+        ),
     )
 
 

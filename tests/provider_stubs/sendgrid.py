@@ -6,6 +6,7 @@ https://www.twilio.com/docs/sendgrid/api-reference/mail-send/errors
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,9 @@ ADDRESS = re.compile(r"[!-~]+@[a-z0-9.-]+")
 CALL_KEYS = {
     *("personalizations", "from", "reply_to", "subject", "content", "headers", "categories"),
     *("custom_args", "send_at", "batch_id", "asm", "mail_settings", "tracking_settings"),
+    "attachments",
 }
+CALL_BYTES_MAX = 30 * 1024 * 1024
 PERSONAL_KEYS = {"to", "cc", "bcc", "subject", "headers", "substitutions", "custom_args", "from"}
 
 
@@ -112,6 +115,7 @@ def check_call(call: dict[str, Any]) -> None:
     require(types in (["text/plain"], ["text/plain", "text/html"]), "content: plain text first")
     require(all(each.get("value") for each in content), "content.value must not be empty")
     check_headers(call.get("headers", {}))
+    check_attachments(call.get("attachments", []))
     for each in people:
         check_personalization(call, each)
     emails = [each["to"][0]["email"].lower() for each in people]
@@ -156,7 +160,22 @@ def merged(call: dict[str, Any], each: dict[str, Any], number: int, at: int) -> 
         contents.get("text/html"),
         {**call.get("headers", {}), **each.get("headers", {})},
         f"sg-{number}.{at}",
+        tuple(
+            (each["filename"], each["type"], base64.b64decode(each["content"], validate=True))
+            for each in call.get("attachments", [])
+        ),
     )
+
+
+def check_attachments(files: list[dict[str, Any]]) -> None:
+    for each in files:
+        require(
+            each.keys() == {"content", "type", "filename", "disposition"}
+            and each["disposition"] == "attachment"
+            and not re.search(r"[;\r\n]", each["type"]),
+            "attachments",
+        )
+    require(sum(len(each["content"]) for each in files) < CALL_BYTES_MAX, "over 30 MB")
 
 
 def _errors(message: str, where: str | None = None) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class AcceptedMail(NamedTuple):
     html: str | None
     headers: dict[str, str]
     provider_id: str
+    attachments: tuple[tuple[str, str, bytes], ...] = ()  # name, type and content
 
 
 class BadCall(Exception):

@@ -15,6 +15,7 @@ from email import message_from_bytes, policy
 from typing import Any
 
 from postroom.transport.sigv4 import SigningKey, signed_headers
+from tests.attached import attachments_in
 from tests.provider_stubs.server import (
     AcceptedMail,
     BadCall,
@@ -116,6 +117,7 @@ class SesStub(ProviderStub):
                 html.get_content() if html else None,
                 {name: str(value) for name, value in mail.items()},
                 f"ses-{self.calls}",
+                attachments_in(source),
             )
         )
         return StubReply(200, {"MessageId": f"ses-{self.calls}"})

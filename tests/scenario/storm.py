@@ -5,10 +5,10 @@ Or somebody else crosses its way: acts just before a chosen one of its calls.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from postroom.storage.port import Blobs, Queues, Storage, StorageError, Tables
+from postroom.storage.port import Batch, Blobs, Queues, Storage, StorageError, Tables
 
 READS = frozenset({"get", "scan", "scan_as", "length", "peek", "list"})
 
@@ -83,6 +83,8 @@ class _Exposed:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name == "batches":
+            return self._batches
         method = getattr(self._inner, name)
 
         def call(*args: Any, **options: Any) -> Awaitable[Any]:
@@ -90,3 +92,7 @@ class _Exposed:
             return self._storm.call(name, table, lambda: method(*args, **options))
 
         return call
+
+    async def _batches(self, batches: Sequence[Batch]) -> list[list[str]]:
+        """One write each, as on an engine without transactions across partitions."""
+        return [await self.batch(*batch) for batch in batches]

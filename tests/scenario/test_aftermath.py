@@ -181,7 +181,7 @@ async def bring_back(town: Town, ref: str) -> None:
 # A message is given a new time on the same day, where its due entry has the same key
 
 
-async def test_a_message_that_starts_while_it_is_put_off_goes_on_at_once(town: Town) -> None:
+async def test_a_message_that_starts_while_it_is_put_off_continues_at_once(town: Town) -> None:
     town.scheduler.intervals = replace(LOCAL, sweep_s=DAY_S)  # the sweep must not resume it
     await peopled(town)
     ref = await due_in(town, HOUR)
@@ -215,9 +215,7 @@ async def test_who_dies_while_putting_a_message_off_leaves_it_its_time(town: Tow
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["before the due entry", "before the message"])
-async def test_of_two_who_give_a_time_at_once_one_is_told_and_the_time_of_the_other_holds(
-    town: Town, at: int
-) -> None:
+async def test_of_two_people_who_schedule_at_once_one_gets_a_conflict(town: Town, at: int) -> None:
     await peopled(town)
     ref = await due_in(town, 5 * HOUR)
     now = town.clock.now()
@@ -310,7 +308,7 @@ async def writes_of_a_calm_discard(town: Town) -> int:
 
 
 @pytest.mark.parametrize("rival", [start, give_time_now])
-async def test_a_message_deleted_while_it_is_sent_goes_out_whole_or_not_at_all(
+async def test_a_message_that_is_deleted_meanwhile_is_sent_completely_or_not_at_all(
     town: Town, rival: Callable[[Town, str], Awaitable[None]]
 ) -> None:
     await peopled(town)

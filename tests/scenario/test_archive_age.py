@@ -13,7 +13,7 @@ async def sent_and_archived(town: Town) -> str:
     return ref
 
 
-async def test_old_messages_are_deleted_whole_and_younger_ones_stay(town: Town) -> None:
+async def test_old_messages_are_deleted_completely_and_newer_ones_stay(town: Town) -> None:
     town.scheduler.keep_archive_days = 30
     await town.found_list()
     await town.join(*students(120), "perm-fail")
@@ -31,7 +31,7 @@ async def test_old_messages_are_deleted_whole_and_younger_ones_stay(town: Town) 
     assert len(kept) == 2 + 2 + 121 + 2 + 2  # headers, ledgers, deliveries, message, bodies
 
 
-async def test_a_message_tried_again_is_as_young_as_its_last_archiving(town: Town) -> None:
+async def test_the_age_of_a_retried_message_counts_from_its_last_archiving(town: Town) -> None:
     town.scheduler.keep_archive_days = 30
     await town.found_list()
     await town.join("perm-fail-once", "zoe")

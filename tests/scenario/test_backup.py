@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.actions import control_message
+from postroom.actions import control_message, manage_media
 from postroom.domain.address import parse_address
 from postroom.domain.dead_letter import Reason
 from postroom.domain.job_status import JobStatus
@@ -12,7 +12,8 @@ from postroom.domain.message import OnDoubt, Status
 from postroom.flow import subscribe
 from postroom.importing import jobs
 from postroom.importing.job import ImportJob
-from postroom.records import dead_letters
+from postroom.records import dead_letters, media
+from tests import picture_samples
 from tests.acting import acting
 from tests.scenario.restoring import back_up, moved_town
 from tests.scenario.town import LIST, Town, once_each, students
@@ -54,6 +55,21 @@ async def test_nobody_is_mailed_until_a_person_resumes_the_message(town: Town, p
         assert twice == set(NAMES) - set(known)  # as the person was told
         assert (await new.read(ref)).status is Status.COMPLETED
         assert (await new.read(ref)).restore_hold is None
+    finally:
+        await new.close()
+
+
+async def test_pictures_come_with_their_files(town: Town) -> None:
+    act = acting(town.storage, town.clock.now())
+    picture = await manage_media.add(act, picture_samples.png(), "square.png", "A square")
+    written = await back_up(town.storage, town.clock, town.folder)
+    new, _ = await moved_town(town, written.path)
+    try:
+        assert (await media.read(new.storage.tables, picture.id)).value == picture
+        name = picture.path.rpartition("/")[2]
+        content = await media.load_file(new.storage.blobs, name)
+        assert content
+        assert content == await media.load_file(town.storage.blobs, name)
     finally:
         await new.close()
 

@@ -35,7 +35,7 @@ async def test_who_leaves_after_the_clock_was_set_is_not_mailed(town: Town, step
 
 
 @each_step
-async def test_sending_goes_on_after_the_clock_was_set(town: Town, step_s: float) -> None:
+async def test_sending_continues_after_the_clock_was_set(town: Town, step_s: float) -> None:
     await town.found_list()
     await town.join(*NAMES)
     ref = await town.compose()
@@ -88,7 +88,7 @@ async def test_who_was_put_off_for_a_minute_waits_no_longer(town: Town, step_s: 
     assert ledger.deferred[0].attempts == 2
 
 
-async def test_a_list_that_is_made_again_has_departures_of_its_own(town: Town) -> None:
+async def test_a_list_that_is_created_again_has_its_own_departures(town: Town) -> None:
     """The clock was ahead while people left the old one; who leaves the new one is not mailed."""
     await town.mailing("ada", "bob", "slow")
     town.sink.options = town.answering_at_once()

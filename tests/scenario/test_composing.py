@@ -28,7 +28,7 @@ async def written(town: Town, due_in: timedelta | None) -> str:
 
 
 @pytest.mark.parametrize("due_in", [None, NEXT_WEEK], ids=["draft", "pending"])
-async def test_a_message_that_is_not_due_waits_and_goes_out_when_its_time_has_come(
+async def test_a_message_that_is_not_due_waits_and_is_sent_when_its_time_has_come(
     town: Town, due_in: timedelta | None
 ) -> None:
     ref = await written(town, due_in)
@@ -70,7 +70,7 @@ async def test_a_deleted_message_leaves_no_body_and_is_never_sent(
     assert not town.sink.mails
 
 
-async def test_a_message_that_goes_out_can_be_neither_deleted_nor_put_off(town: Town) -> None:
+async def test_a_message_being_sent_can_be_neither_deleted_nor_rescheduled(town: Town) -> None:
     ref = await town.mailing("ada")
     now = town.clock.now()
     with pytest.raises(WrongState, match="only a draft or a scheduled message can be changed"):

@@ -85,7 +85,7 @@ async def test_a_whole_life_is_on_record_and_stays_after_leaving(town: Town) -> 
         FORM.consent(Event.ASKED, began),
         MAIL.consent(Event.MAILED, began + timedelta(minutes=1)),
         LINK.consent(Event.CONFIRMED, began + timedelta(minutes=2)),
-        ONE_CLICK.consent(Event.LEFT, began + timedelta(minutes=3)),
+        ONE_CLICK.consent(Event.UNSUBSCRIBED, began + timedelta(minutes=3)),
     ]
 
 
@@ -107,14 +107,14 @@ async def test_asking_again_is_on_record_once_a_mail_follows(town: Town) -> None
     assert await events(town, "ada") == ["asked", "asked"]
 
 
-async def test_who_comes_back_has_one_history(town: Town) -> None:
+async def test_people_who_join_again_have_one_history(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
     town.clock.move(1)
     await leave(town, "ada")
     town.clock.move(1)
     await sign_up(town, "ada")
-    assert await events(town, "ada") == ["added", "left", "asked"]
+    assert await events(town, "ada") == ["added", "unsubscribed", "asked"]
 
 
 async def test_what_administrators_do_is_on_record_with_their_name(town: Town) -> None:
@@ -169,7 +169,7 @@ async def bring(town: Town, *names: str, source: ConsentSource = FAIR) -> None:
     await import_people(terms, People(iter(file), {}), ImportObserver())
 
 
-async def test_an_import_is_on_record_with_its_basis_without_a_row_of_its_own(town: Town) -> None:
+async def test_an_import_is_on_record_with_its_basis_without_an_extra_row(town: Town) -> None:
     await town.found_list()
     began = town.clock.now()
     await bring(town, "ada", "bob")
@@ -182,7 +182,7 @@ async def test_an_import_is_on_record_with_its_basis_without_a_row_of_its_own(to
     await leave(town, "ada")
     town.clock.move(1)
     await sign_up(town, "ada")
-    assert await events(town, "ada") == ["imported", "left", "asked"]
+    assert await events(town, "ada") == ["imported", "unsubscribed", "asked"]
     assert (await history(town, "ada"))[0] == imported
 
 
@@ -246,10 +246,10 @@ async def test_the_record_says_whether_there_are_older_events(
     key = parse_address(address_of("ada")).storage_key
     found = await consents.history(town.storage.tables, LIST, key)
     assert found.has_older is has_older
-    assert [each.event for each in found.events][-2:] == ["left", "asked"]
+    assert [each.event for each in found.events][-2:] == ["unsubscribed", "asked"]
 
 
-async def test_a_look_at_a_long_record_reads_only_what_is_shown(
+async def test_showing_a_long_record_reads_only_what_is_shown(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consents, "EVENTS_SHOWN_MAX", 2)

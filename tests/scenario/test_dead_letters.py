@@ -68,7 +68,7 @@ async def test_the_held_of_a_dead_letter_can_be_sent_again(town: Town) -> None:
 @pytest.mark.parametrize(
     "body", ["", "nonsense", "2026-11-15,ref,a,0,1", "d,1,a,2,0", "d,1,a,0,-1"]
 )
-async def test_a_malformed_item_is_put_aside_and_the_others_go_on(town: Town, body: str) -> None:
+async def test_a_malformed_item_is_put_aside_and_the_others_continue(town: Town, body: str) -> None:
     await town.mailing("ada")
     await town.storage.queues.put(MAIL_QUEUE, body)
     await town.open_sender()
@@ -187,7 +187,7 @@ async def test_an_item_too_long_for_a_letter_is_put_aside_as_well(town: Town) ->
     assert await town.items() == 0
 
 
-async def test_only_those_held_are_said_to_be_on_hold(town: Town) -> None:
+async def test_only_held_recipients_are_reported_as_on_hold(town: Town) -> None:
     await town.storage.queues.put(MAIL_QUEUE, "nonsense")
     await town.mailing("ada")
     await town.storage.queues.put(DEAD_LETTER_QUEUE, "somebody else's")

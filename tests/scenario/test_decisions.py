@@ -214,7 +214,7 @@ async def stall_at(town: Town, at: int, ref: str) -> bool:
     return storage.calls > at
 
 
-async def test_a_scheduler_that_stalls_over_a_decision_deletes_no_row_that_a_retry_brought_back(
+async def test_a_scheduler_that_stalls_over_a_decision_deletes_no_row_that_a_retry_restored(
     town: Town,
 ) -> None:
     await town.found_list()

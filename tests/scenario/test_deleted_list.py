@@ -26,7 +26,7 @@ async def half_deleted(town: Town) -> None:
     assert await sweep.delete_rows_of(town.storage.tables, LIST, at_most=2) == 200
 
 
-async def test_the_sweep_goes_on_with_a_deletion_that_died(town: Town) -> None:
+async def test_the_sweep_continues_with_a_deletion_that_died(town: Town) -> None:
     await half_deleted(town)
     assert await rows_left(town) == 1 + 100
     await town.scheduler.step()

@@ -103,7 +103,7 @@ async def test_an_item_that_comes_before_its_batch_waits_for_it(town: Town) -> N
     await town.storage.queues.put(MAIL_QUEUE, described(ref, "ada"))
     await town.open_sender()
     await town.live_through(4 * BUSY_DELAY_S, every_s=BUSY_DELAY_S)
-    await town.live_through(OWN_DELAY_S, every_s=OWN_DELAY_S)  # two items of one batch met
+    await town.live_through(6 * OWN_DELAY_S, every_s=OWN_DELAY_S)  # until the second claim lapses
     assert town.arrived() == once_each(["ada"])
     assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (0, 0)
 

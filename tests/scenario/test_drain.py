@@ -107,7 +107,7 @@ async def test_it_ends_although_somebodys_next_try_is_hours_away(town: Town, dra
 
 
 @pytest.mark.parametrize("faults", range(1, roles.DRAIN_FAULTS_MAX))
-async def test_it_does_not_end_before_what_a_fault_gave_back_has_gone_out(
+async def test_it_does_not_exit_before_items_returned_by_a_fault_are_sent(
     town: Town, drain: Drain, pairs: None, faults: int
 ) -> None:
     names = students(9)

@@ -31,7 +31,7 @@ async def written(town: Town, text: str = "Hello") -> tuple[str, str]:
     return ref, (await messages.read_with_etag(town.storage.tables, ref))[1]
 
 
-async def test_an_edited_message_goes_out_as_edited(town: Town) -> None:
+async def test_an_edited_message_is_sent_as_edited(town: Town) -> None:
     ref, etag = await written(town)
     revision = Revision(subject="Lectures", text="They begin on Tuesday")
     edited, _ = await compose.edit(town.storage, ref, revision, etag)
@@ -102,7 +102,7 @@ async def test_a_message_that_is_going_out_is_not_edited(town: Town) -> None:
 # --- Lists --------------------------------------------------------------------------------------
 
 
-async def test_a_list_says_what_the_last_editor_who_saw_it_said(town: Town) -> None:
+async def test_an_edit_of_an_outdated_version_of_a_list_is_refused(town: Town) -> None:
     await town.found_list()
     tables = town.storage.tables
     before, seen = await lists.read_with_etag(tables, LIST)

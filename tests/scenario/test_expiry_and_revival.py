@@ -115,7 +115,8 @@ async def calls_in_peace(town: Town, act: Act, *, reads: bool) -> int:
     return storage.calls
 
 
-async def test_a_person_who_retries_while_it_expires_has_it_back_whole_or_is_told(
+@pytest.mark.slow
+async def test_a_retry_while_a_message_expires_restores_it_completely_or_is_refused(
     town: Town, small: None
 ) -> None:
     await peopled(town)

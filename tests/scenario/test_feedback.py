@@ -58,7 +58,7 @@ async def test_a_dead_mailbox_is_never_mailed_again_by_any_list(town: Town) -> N
     await town.join("perm-fail", "zoe", list_name=OTHER_LIST)
     await sent(town, "ada", "perm-fail")
     await town.hear()
-    assert (await town.subscriber("perm-fail")).gone is InactiveReason.BOUNCED
+    assert (await town.subscriber("perm-fail")).inactive_reason is InactiveReason.BOUNCED
     entry = await town.suppression("perm-fail")
     assert entry
     assert entry.scope is SuppressionScope.ALL
@@ -87,7 +87,7 @@ async def test_a_complaint_stops_messages_of_every_list_that_are_being_sent(town
     assert entry
     assert entry.scope is SuppressionScope.BULK
     assert not entry.covers_single_mails
-    assert (await town.subscriber("ada")).gone is InactiveReason.COMPLAINED
+    assert (await town.subscriber("ada")).inactive_reason is InactiveReason.COMPLAINED
 
 
 async def test_events_in_any_order_and_number_count_once(town: Town) -> None:
@@ -123,7 +123,7 @@ async def test_events_with_a_forged_or_foreign_token_change_nothing(town: Town) 
         await feedback.take_in(town.storage, [event])
     await town.hear()
     assert await town.suppression("ada") is None
-    assert (await town.subscriber("ada")).gone is None
+    assert (await town.subscriber("ada")).inactive_reason is None
     assert await feedback.shards_with_events(town.storage.tables) == []
 
 
@@ -167,7 +167,7 @@ async def test_refusals_that_are_our_fault_pause_the_message_and_touch_nobody(to
     assert message.pause_cause.refused == 30
     assert message.pause_cause.words == "550 5.7.1 Refused by policy"
     assert await town.suppression("policy-1") is None
-    assert (await town.subscriber("policy-1")).gone is None
+    assert (await town.subscriber("policy-1")).inactive_reason is None
     await control(acting(town.storage, town.clock.now()), ref, Control.RESUME)
     await town.quiet()
     await town.hear()
@@ -277,4 +277,4 @@ async def test_people_who_subscribed_again_stay(town: Town) -> None:
     await subscribe.add(act, LIST, ada, {}, verified=True, bring_back=True)
     await town.report(FeedbackKind.UNSUBSCRIBED, ref, "ada")
     await town.hear()
-    assert (await town.subscriber("ada")).gone is None
+    assert (await town.subscriber("ada")).inactive_reason is None

@@ -74,7 +74,7 @@ async def test_a_sender_on_a_full_disk_loses_nothing_and_sends_nothing_twice(
     assert (await town.read(ref)).books == Books(sent=300)
 
 
-async def test_a_scheduler_on_a_full_disk_goes_on_when_there_is_room(small_town: Town) -> None:
+async def test_a_scheduler_on_a_full_disk_continues_when_there_is_room(small_town: Town) -> None:
     town = small_town
     await town.found_list()
     await town.join(*NAMES)

@@ -131,7 +131,7 @@ class Installation:
 
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.parametrize("is_rehearsal", [False, True])
-async def test_a_worker_killed_at_any_write_is_followed_by_one_that_goes_on(
+async def test_a_worker_killed_at_any_write_is_followed_by_one_that_continues(
     is_rehearsal: bool, is_after: bool
 ) -> None:
     for dies_at in range(1, 100):
@@ -207,7 +207,7 @@ async def test_storage_that_fails_delays_an_import_and_in_the_end_it_says_so(
             here.clock.move(RETRY_S + 1)
             job = await here.run()
         assert job.status is JobStatus.FAILED
-        assert "Storage did not answer" in job.mistake
+        assert "Storage did not respond" in job.mistake
     await here.start(is_rehearsal=False)
     job = await here.run()
     assert job.is_finished

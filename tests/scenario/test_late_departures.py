@@ -38,7 +38,7 @@ async def test_an_import_that_keeps_people_off_for_long_keeps_the_queued_off_too
     began_then = Act(town.storage, town.clock, START)
     terms = ImportTerms(began_then, LIST, False, keep_out=True)
     await import_people(terms, [zoe], ImportObserver())
-    assert (await town.subscriber("zoe")).gone is InactiveReason.REMOVED
+    assert (await town.subscriber("zoe")).inactive_reason is InactiveReason.REMOVED
     await town.quiet()
     assert town.arrived() == {"ada": 3, "zoe": 2, "bob": 1}
 

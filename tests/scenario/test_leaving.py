@@ -14,7 +14,7 @@ from tests.scenario.town import CLAIM_S, LIST, Town, once_each
 LEFT = (State.SKIPPED, "unsubscribed before it was sent")
 
 
-async def test_who_left_before_is_not_in_the_audience(town: Town) -> None:
+async def test_people_who_unsubscribed_before_are_not_in_the_audience(town: Town) -> None:
     await town.found_list()
     await town.join("ada", "bob")
     await town.leave("ada")
@@ -62,7 +62,7 @@ async def test_who_leaves_while_a_retry_waits_is_skipped(town: Town) -> None:
     assert (await town.states(ref))["temp-fail-once"] is State.SKIPPED
 
 
-async def test_who_left_and_joined_again_does_not_get_the_old_delivery(town: Town) -> None:
+async def test_people_who_joined_again_do_not_get_the_old_delivery(town: Town) -> None:
     ref = await town.mailing("ada", "bob")
     town.clock.move(1)
     await town.leave("ada")

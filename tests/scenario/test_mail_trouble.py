@@ -37,7 +37,7 @@ async def settle(town: Town, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_trouble_is_seen_from_the_first_fault_to_the_next_mail_that_goes_out(
+async def test_trouble_is_seen_from_the_first_fault_to_the_next_mail_that_is_sent(
     town: Town, kind: str
 ) -> None:
     await town.mailing("ada")

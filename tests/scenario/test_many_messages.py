@@ -7,7 +7,7 @@ from postroom.records import messages
 from tests.scenario.town import Town, once_each, students
 
 
-async def test_a_small_message_goes_out_while_a_big_one_is_fanned_out(
+async def test_a_small_message_is_sent_while_a_big_one_is_fanned_out(
     town: Town, pairs: None
 ) -> None:
     await town.found_list()

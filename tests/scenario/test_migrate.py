@@ -71,8 +71,9 @@ async def test_rows_too_large_to_travel_together_travel_apart(
     assert not any(part.differences for part in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
-async def test_killed_at_any_call_it_goes_on_and_all_is_equal(
+async def test_killed_at_any_call_it_continues_and_all_is_equal(
     source: Storage, clock: MovableClock, small: None, is_done: bool
 ) -> None:
     before = await everything(source, clock)
@@ -124,7 +125,7 @@ async def test_after_a_death_only_what_was_not_noted_is_written_again(
     assert rest.calls < whole.calls * 0.75
 
 
-async def test_told_to_stop_it_notes_its_place_and_goes_on_later(
+async def test_asked_to_stop_it_records_its_position_and_continues_later(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
     before = await everything(source, clock)
@@ -139,7 +140,7 @@ async def test_a_call_that_storage_does_not_answer_is_tried_again(
     source: Storage, target: Storage, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first write claims the target. If it is not answered, nothing is copied yet: the command
-    # ends, and test_killed_at_any_call_it_goes_on_and_all_is_equal starts it again.
+    # ends, and test_killed_at_any_call_it_continues_and_all_is_equal starts it again.
     batch, silent = target.tables.batch, iter([False] + [True, False] * 4 + [False] * 1000)
 
     async def sometimes(*values: object) -> list[str]:
@@ -187,7 +188,7 @@ async def test_a_role_that_begins_meanwhile_keeps_the_migration_from_ending(
     assert await state.why_closed(target.tables)
 
 
-async def test_what_changes_in_the_source_meanwhile_is_found_and_mended_by_the_next_run(
+async def test_changes_in_the_source_are_found_and_copied_by_the_next_run(
     source: Storage, target: Storage, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A web role that nobody stopped."""
@@ -310,7 +311,7 @@ async def test_a_source_that_is_not_whole_itself_is_refused(
         await move(target, MemoryStorage(clock, STORAGE_NAMES), clock)
 
 
-async def test_what_was_moved_already_is_moved_anew_only_once_opened(
+async def test_a_moved_storage_is_moved_again_only_after_it_is_reopened(
     source: Storage, target: Storage, clock: MovableClock
 ) -> None:
     await move(source, target, clock)

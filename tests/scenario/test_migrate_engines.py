@@ -9,9 +9,13 @@ from tempfile import TemporaryDirectory
 
 import pytest_asyncio
 
+from postroom.actions import manage_media
 from postroom.migration.comparison import Comparison
+from postroom.records import media
 from postroom.records.names import QUEUES
 from postroom.storage.port import Storage
+from tests import picture_samples
+from tests.acting import acting
 from tests.clock import MovableClock
 from tests.contract.engines import FILES, azure, sqlite
 from tests.scenario.moving_house import Fate, everything, fill, move, move_with
@@ -55,9 +59,13 @@ async def test_the_same_data_has_the_same_checksums_on_every_engine(
 ) -> None:
     first, second, last = houses
     await fill(first, clock, people=30)
+    act = acting(first, clock.now())
+    picture = await manage_media.add(act, picture_samples.png(), "square.png")
     there = await move(first, second, clock)
     back = await move(second, last, clock)
     assert sums(there) == sums(back)
+    assert (await media.read(last.tables, picture.id)).value == picture
+    assert await media.load_file(last.blobs, picture.path.rpartition("/")[2])
     assert all(part.source_sum == part.target_sum != "" for part in [*there, *back])
 
 

@@ -49,6 +49,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filling, "ROWS_PER_CHECKPOINT", 30)
 
 
+@pytest.mark.slow
 async def test_whoever_sleeps_while_another_finishes_changes_nothing_of_the_open_target(
     source: Storage, clock: MovableClock, small: None
 ) -> None:

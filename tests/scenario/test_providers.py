@@ -103,7 +103,7 @@ async def test_everybody_gets_one_mail_except_named_doubts(town: Town, name: str
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-async def test_a_refused_key_is_shown_and_everything_goes_on_with_the_right_one(
+async def test_a_refused_key_is_shown_and_everything_continues_with_the_right_one(
     town: Town, name: str
 ) -> None:
     kind, opened, _ = PROVIDERS[name]

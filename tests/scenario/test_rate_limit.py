@@ -151,7 +151,7 @@ async def first_slice(town: Town, *names: str) -> str:
     return ref
 
 
-async def test_a_limited_domain_is_put_off_untried_and_comes_back(town: Town) -> None:
+async def test_emails_to_a_limited_domain_are_deferred_untried_and_sent_later(town: Town) -> None:
     ref = await first_slice(town, *NAMES)
     fates = (await town.fates(ref)).values()
     late = [fate for fate in fates if fate.state is State.QUEUED]

@@ -27,6 +27,7 @@ from tests.scenario.moving_house import (
 from tests.scenario.restoring import back_up, backup_format, restore_into
 
 RUNS_MAX = 400
+KILLED_IN_PARTS = 5  # each restore starts threads, which takes long on a busy machine
 
 
 @pytest.fixture
@@ -49,15 +50,17 @@ async def what_is_there(storage: Storage, clock: MovableClock) -> Everything:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
+@pytest.mark.parametrize("first", range(1, 1 + KILLED_IN_PARTS))
 async def test_killed_at_any_call_it_is_closed_and_can_be_restored_again(
-    source: Storage, clock: MovableClock, small: None, tmp_path: Path, is_done: bool
+    source: Storage, clock: MovableClock, small: None, tmp_path: Path, first: int, is_done: bool
 ) -> None:
     written = await back_up(source, clock, tmp_path)
     whole = MemoryStorage(clock, STORAGE_NAMES)
     await restore_into(whole, written.path, clock)
     expected = await what_is_there(whole, clock)
-    for at in range(1, RUNS_MAX):
+    for at in range(first, RUNS_MAX, KILLED_IN_PARTS):
         target = MemoryStorage(clock, STORAGE_NAMES, page_rows=50)
         try:
             await restore_into(Mortal(target, Fate(at, is_done=is_done)), written.path, clock)
@@ -92,7 +95,7 @@ async def test_another_backup_starts_an_unfinished_restore_over(
     assert not await state.why_closed(target.tables)
 
 
-async def test_told_to_stop_it_notes_its_place_and_goes_on_later(
+async def test_asked_to_stop_it_records_its_position_and_continues_later(
     source: Storage, clock: MovableClock, small: None, tmp_path: Path
 ) -> None:
     written = await back_up(source, clock, tmp_path)

@@ -169,11 +169,11 @@ async def test_leaving_twice_is_leaving_once(town: Town) -> None:
     assert await subscribe.leave(acting(tables, now), LIST, guid) is UnsubscribeResult.ALREADY
     assert await subscribe.leave(acting(tables, now), LIST, "0" * 32) is UnsubscribeResult.UNKNOWN
     ada = await town.subscriber("ada")
-    assert ada.gone is InactiveReason.LEFT
+    assert ada.inactive_reason is InactiveReason.UNSUBSCRIBED
     assert ada.attributes == {}
 
 
-async def test_who_comes_back_gets_a_new_guid_and_must_confirm_again(town: Town) -> None:
+async def test_people_who_join_again_get_a_new_guid_and_must_confirm_again(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
     old = (await town.subscriber("ada")).guid

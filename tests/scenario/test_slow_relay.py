@@ -40,7 +40,7 @@ async def test_a_planned_stop_waits_for_the_answer_and_leaves_no_doubt(town: Tow
     assert (await town.read(ref)).books == Books(queued=30, sent=1)
 
 
-async def test_the_next_sender_goes_on_at_once_where_a_planned_stop_ended(town: Town) -> None:
+async def test_the_next_sender_continues_at_once_where_a_planned_stop_ended(town: Town) -> None:
     ref, role = await start(town)
     role.stop_handing_over()
     town.sink.release()

@@ -61,7 +61,7 @@ async def test_a_pause_in_the_fan_out_loses_nobody(town: Town, pairs: None) -> N
     assert (await town.read(ref)).books == Books(sent=11)
 
 
-async def test_a_retry_that_waits_goes_on_after_pause_and_resume(town: Town) -> None:
+async def test_a_retry_that_waits_continues_after_pause_and_resume(town: Town) -> None:
     ref = await town.mailing("temp-fail-once", "zoe")
     await town.open_sender()
     await town.quiet()
@@ -182,7 +182,9 @@ async def test_the_failed_can_be_tried_again_out_of_the_archive(town: Town) -> N
     assert await town.items() == 0
 
 
-async def test_a_retry_out_of_the_archive_skips_who_left_meanwhile(town: Town) -> None:
+async def test_a_retry_out_of_the_archive_skips_people_who_unsubscribed_meanwhile(
+    town: Town,
+) -> None:
     ref = await failed_and_archived(town)
     await town.pass_time(24 * 3600)
     await town.leave("perm-fail-once")

@@ -83,7 +83,7 @@ async def test_two_tests_are_two_mails_and_one_test_is_one_whatever_happens(town
     assert len(set(names)) == 2
 
 
-async def test_a_draft_edited_since_the_last_test_is_tested_anew(town: Town) -> None:
+async def test_a_draft_edited_since_the_last_test_is_tested_again(town: Town) -> None:
     await town.found_list()
     ref, ada = await town.compose(), await writer(town)
     await town.open_sender()

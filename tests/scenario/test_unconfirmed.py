@@ -129,7 +129,7 @@ async def test_who_asks_again_has_the_whole_time_again(town: Town) -> None:
     assert not await is_known(town, "ada")
 
 
-async def test_a_strangers_sign_up_does_not_make_anybody_forget_who_left(town: Town) -> None:
+async def test_a_strangers_sign_up_does_not_undo_an_unsubscription(town: Town) -> None:
     await town.found_list()
     await town.join("ada")
     await town.leave("ada")
@@ -138,21 +138,21 @@ async def test_a_strangers_sign_up_does_not_make_anybody_forget_who_left(town: T
     town.clock.move(KEPT_DAYS * DAY_S + 1)
     assert await expire(town) == 1
     ada = await town.subscriber("ada")
-    assert ada.gone is InactiveReason.LEFT
+    assert ada.inactive_reason is InactiveReason.UNSUBSCRIBED
     assert await subscribers.find_by_guid(town.storage.tables, LIST, ada.guid) is None
-    assert await counts.read(town.storage.tables, LIST) == ListCounts(gone=1)
+    assert await counts.read(town.storage.tables, LIST) == ListCounts(inactive=1)
 
 
-async def test_who_left_before_the_time_stays_gone(town: Town) -> None:
+async def test_people_who_unsubscribed_before_the_time_stay_unsubscribed(town: Town) -> None:
     await town.found_list()
     await sign_up(town, "ada")
     await town.leave("ada")
     town.clock.move(2 * KEPT_DAYS * DAY_S)
     assert await expire(town) == 0
-    assert (await town.subscriber("ada")).gone is InactiveReason.LEFT
+    assert (await town.subscriber("ada")).inactive_reason is InactiveReason.UNSUBSCRIBED
 
 
-async def test_a_sweep_takes_so_many_and_the_next_goes_on(
+async def test_a_sweep_is_bounded_and_the_next_one_continues(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "SIGN_UPS_A_SWEEP", 2)

@@ -28,7 +28,7 @@ SWEEP_S = 61.0
 
 
 class Spoilt:
-    """A row in the format of a version to come, until it is mended."""
+    """A row in the format of a version to come, until it is repaired."""
 
     def __init__(self, town: Town, table: str, partition: str, key: str) -> None:
         self._tables = town.storage.tables
@@ -42,7 +42,7 @@ class Spoilt:
         await self._tables.upsert(self._table, *self._keys, self._properties | {"Format": 99})
         return self
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         await self._tables.upsert(self._table, *self._keys, self._properties)
 
 
@@ -101,7 +101,7 @@ async def test_a_row_of_a_batch_holds_up_that_batch_alone(
     await to_another(town)
     await town.quiet()
     assert town.arrived() == once_each([*names[2:], "other"])
-    await spoilt.mend()
+    await spoilt.repair()
     assert (await town.read(ref)).books == Books(queued=2, sent=4)
     await town.live_through(QUARTER_S + SWEEP_S, every_s=SWEEP_S)
     assert town.arrived() == once_each([*names, "other"])
@@ -139,7 +139,7 @@ async def test_an_item_without_a_batch_number_waits_until_its_batch_can_be_found
     assert "item_left" not in events
     assert not town.sink.mails
     assert (await town.items(), await town.items(DEAD_LETTER_QUEUE)) == (1, 0)
-    await spoilt.mend()
+    await spoilt.repair()
     await town.live_through(UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
     assert town.arrived() == once_each(names)
 
@@ -160,7 +160,7 @@ async def test_a_message_that_gets_unreadable_between_two_slices_is_recorded_so_
     assert (found[0].states, found[0].owner) == ("ssq", "")
     await town.live_through(2 * UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
     assert town.arrived() == once_each(["ada", "slow"])
-    await spoilt.mend()
+    await spoilt.repair()
     await town.live_through(UNREADABLE_DELAY_S, every_s=UNREADABLE_DELAY_S)
     assert town.arrived() == once_each(names)
     assert (await town.read(ref)).books == Books(sent=3)
@@ -180,7 +180,7 @@ async def test_a_message_that_cannot_be_read_holds_up_no_other(town: Town, row: 
     await town.quiet()
     assert town.arrived() == once_each(["other"])
     assert await town.is_archived(second)
-    await spoilt.mend()
+    await spoilt.repair()
     await town.quiet()
     assert town.arrived() == once_each(["other", "ada"])
     assert await town.is_archived(first)
@@ -201,7 +201,7 @@ async def test_an_archived_message_that_cannot_be_read_keeps_no_other_from_expir
     assert await town.everything_about(second) == []
     assert set(await town.everything_about(first)) <= set(kept)
     assert await town.storage.blobs.get(f"{first}.htm")
-    await spoilt.mend()
+    await spoilt.repair()
     await town.live_through(2 * SWEEP_S, every_s=SWEEP_S)
     assert await town.everything_about(first) == []
 
@@ -236,7 +236,7 @@ async def test_a_journal_is_kept_until_the_ledgers_of_its_pages_can_be_read(
     assert town.arrived() == once_each(["slow", "uma", "zoe"])  # the other page is settled
     await town.live_through(DAY_S, every_s=DAY_S / 4)
     assert town.arrived() == once_each(["slow", "uma", "zoe"])
-    await spoilt.mend()
+    await spoilt.repair()
     await town.pass_time(JOURNALS_EVERY_S)
     await town.quiet()
     # Only the journal knows that Tom was not handed over.
@@ -341,7 +341,7 @@ async def test_one_of_many_that_cannot_be_read_holds_up_none_and_keeps_its_entry
     await town.quiet()
     assert town.arrived() == {"ada": 3}
     await town.live_through(20 * 60, every_s=60)
-    await spoilt.mend()
+    await spoilt.repair()
     await town.quiet()
     assert town.arrived() == {"ada": 4}
 
@@ -361,7 +361,7 @@ async def test_a_confirmation_that_cannot_be_written_yet_ends_no_sender(
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each([])
-    await spoilt.mend()
+    await spoilt.repair()
     await town.live_through(600, every_s=60)
     assert town.arrived() == once_each(["ada"])
     assert await town.items(DEAD_LETTER_QUEUE) == 0

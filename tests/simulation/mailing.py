@@ -287,7 +287,7 @@ class Mailing:
     async def _find(self, address: str) -> str | None:
         key = parse_address(address).storage_key
         found = await subscribers.find(self.world.disk.tables, LIST, key)
-        return found[0].guid if found and not found[0].gone else None
+        return found[0].guid if found and not found[0].inactive_reason else None
 
     async def _somebody_joins(self) -> None:
         address = f"{self.world.rng.choice('abqz')}{len(self.known)}@contoso.edu"

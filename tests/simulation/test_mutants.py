@@ -19,7 +19,7 @@ from postroom.records.messages import DueEntry
 from postroom.records.rows import to_properties
 from postroom.sending.claimed_batch import ClaimedBatch
 from postroom.sending.recovery import BatchSettler
-from postroom.storage.port import ClaimLost, Upsert
+from postroom.storage.port import Batch, ClaimLost, Delete, Upsert
 from tests.simulation.mailing import small_sizes
 from tests.simulation.post import Journals
 from tests.simulation.test_seeds import run
@@ -114,21 +114,25 @@ def composition_shifts_on_redo(patch: pytest.MonkeyPatch) -> None:
 def header_goes_with_its_batch(patch: pytest.MonkeyPatch) -> None:
     """Then the number of a finished batch would be used again."""
 
-    async def delete_deliveries(tables: Any, ref: str, batch: int, rows: batches.BatchRows) -> None:
-        await right(tables, ref, batch, rows)
-        await tables.delete(batches.LIVE, batches.partition(ref, batch), batches._HEADER)
+    def deletion_of(ref: str, batch: int, rows: batches.BatchRows) -> list[Batch]:
+        return [
+            (table, where, [changes[0], Delete(batches._HEADER, rows.etag)])
+            for table, where, changes in right(ref, batch, rows)
+        ]
 
-    right = batches.delete_deliveries
-    patch.setattr(batches, "delete_deliveries", delete_deliveries)
+    right = batches.deletion_of
+    patch.setattr(batches, "deletion_of", deletion_of)
 
 
 def ledger_before_archive(patch: pytest.MonkeyPatch) -> None:
     """Say that it ended before writing down how."""
 
-    async def write_ends(self: ClaimedBatch, ends: Any) -> None:
-        return
+    def writes(self: ClaimedBatch, ledger: Ledger) -> list[Batch]:
+        found = right(self, ledger)
+        return [found[1], found[0], *found[2:]] if self.ends else found
 
-    patch.setattr(ClaimedBatch, "write_ends", write_ends)
+    right = ClaimedBatch._writes
+    patch.setattr(ClaimedBatch, "_writes", writes)
 
 
 def nobody_looks_who_left(patch: pytest.MonkeyPatch) -> None:
@@ -178,14 +182,14 @@ MUTANTS: dict[Mutate, int] = {
     no_announcement: 0,
     take_over_without_waiting: 0,
     composition_shifts_on_redo: 332,
-    header_goes_with_its_batch: 208,
-    a_revival_under_a_sender: 291,
-    the_scheduler_clears_young_entries: 85,
-    ledger_before_archive: 0,
-    nobody_looks_who_left: 6,
-    trust_a_torn_journal: 10,
+    header_goes_with_its_batch: 1030,
+    a_revival_under_a_sender: 557,
+    the_scheduler_clears_young_entries: 100,
+    ledger_before_archive: 1,
+    nobody_looks_who_left: 15,
+    trust_a_torn_journal: 42,
 }
-SEEDS_MAX = 600  # as many as test_seeds.py runs
+SEEDS_MAX = 600  # tried if the known one no longer catches it; as many as test_seeds.py runs
 
 
 @pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutate: mutate.__name__)
@@ -195,6 +199,6 @@ def test_a_wrong_order_is_caught(mutate: Mutate, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_a_mutant_the_same_seeds_pass() -> None:
-    """They are among those of test_seeds.py, so what catches mutants is not what catches all."""
+    """So every seed that catches a mutant is run, and none of them fails whatever the code does."""
     with small_sizes():
         assert not any(is_caught(seed, run) for seed in {*MUTANTS.values()})

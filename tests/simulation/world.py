@@ -314,10 +314,9 @@ class _Faulty:
 
         return call
 
-    async def _batches(self, table: str, batches: Sequence[Batch]) -> None:
+    async def _batches(self, batches: Sequence[Batch]) -> list[list[str]]:
         """One I/O each: the process may die between any two."""
-        for batch in batches:
-            await self._io(functools.partial(self._inner.batches, table, [batch]))
+        return [await self._io(functools.partial(self._inner.batch, *batch)) for batch in batches]
 
 
 class Storage:

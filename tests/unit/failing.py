@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from postroom.records.names import QUEUES, STORAGE_NAMES, TABLES
-from postroom.storage.memory import MemoryQueues, MemoryStorage, MemoryTables
-from postroom.storage.port import Change
+from postroom.storage.memory import MemoryBlobs, MemoryQueues, MemoryStorage, MemoryTables
+from postroom.storage.port import BLOB_NAMES_MAX, Change
 from tests.clock import MovableClock
 
 
@@ -60,8 +60,25 @@ class FusedQueues(MemoryQueues):
         self._fuse.after_write()
 
 
+class FusedBlobs(MemoryBlobs):
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__(BLOB_NAMES_MAX)
+        self._fuse = fuse
+
+    async def put(self, name: str, content: bytes) -> None:
+        self._fuse.before_write()
+        await super().put(name, content)
+        self._fuse.after_write()
+
+    async def delete(self, name: str) -> None:
+        self._fuse.before_write()
+        await super().delete(name)
+        self._fuse.after_write()
+
+
 def fused_storage(clock: MovableClock, fuse: Fuse) -> MemoryStorage:
     storage = MemoryStorage(clock, STORAGE_NAMES)
     storage.tables = FusedTables(fuse)
     storage.queues = FusedQueues(clock, fuse)
+    storage.blobs = FusedBlobs(fuse)
     return storage

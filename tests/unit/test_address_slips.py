@@ -1,4 +1,4 @@
-"""Slips in addresses: those whose meaning is plain are mended, and nothing else is guessed."""
+"""Slips in addresses: those whose meaning is plain are corrected, and nothing else is guessed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def read(cell: str) -> Person | BadRow:
         "'ada@contoso.edu'",
     ],
 )
-def test_a_slip_whose_meaning_is_plain_is_mended_and_told(cell: str) -> None:
+def test_a_slip_whose_meaning_is_plain_is_corrected_and_told(cell: str) -> None:
     person = read(cell)
     assert isinstance(person, Person)
     assert person.address.typed == "ada@contoso.edu"
-    assert person.mended == cell.strip()
+    assert person.corrected_from == cell.strip()
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_what_may_mean_several_things_is_refused_as_it_stands(cell: str) -> None
 def test_an_address_that_is_right_is_not_touched() -> None:
     person = read("o'hara@contoso.edu")
     assert isinstance(person, Person)
-    assert (person.address.typed, person.mended) == ("o'hara@contoso.edu", "")
+    assert (person.address.typed, person.corrected_from) == ("o'hara@contoso.edu", "")
 
 
-def test_domains_that_look_mistyped_are_told_from_others() -> None:
+def test_domains_that_look_mistyped_are_distinguished_from_others() -> None:
     assert domain_meant("gmial.com") == "gmail.com"
     for right in ("gmail.com", "gmx.at", "contoso.edu", "yahoo.co.uk"):
         assert domain_meant(right) == ""

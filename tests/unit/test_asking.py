@@ -137,21 +137,23 @@ async def test_who_confirmed_or_left_is_not_asked(office: Office) -> None:
     await office.join("ada", verified=True)
     bob = await office.join("bob")
     await subscribe.leave(
-        acting(office.storage, office.clock.now()), LIST, bob.guid, InactiveReason.LEFT
+        acting(office.storage, office.clock.now()), LIST, bob.guid, InactiveReason.UNSUBSCRIBED
     )
     assert await office.ask("ada") is CannotAsk.CONFIRMED
-    assert await office.ask("bob") is CannotAsk.GONE
-    assert await office.ask("nobody") is CannotAsk.GONE
+    assert await office.ask("bob") is CannotAsk.INACTIVE
+    assert await office.ask("nobody") is CannotAsk.INACTIVE
     assert await office.take_items() == {}
 
 
-async def test_who_left_is_not_asked_because_somebody_typed_their_address(office: Office) -> None:
+async def test_people_who_unsubscribed_are_not_asked_because_somebody_typed_their_address(
+    office: Office,
+) -> None:
     one = await office.join("ada", verified=True)
     tables, now = office.storage.tables, office.clock.now()
     await subscribe.leave(acting(tables, now), LIST, one.guid)
     await subscribe.sign_up(acting(office.storage, now), LIST, parse_address("ada@contoso.edu"), {})
     office.clock.move(2 * ASK_ONCE_IN.total_seconds())
-    assert await office.ask("ada") is CannotAsk.LEFT_BEFORE
+    assert await office.ask("ada") is CannotAsk.UNSUBSCRIBED_BEFORE
 
 
 async def test_who_signed_up_is_kept_for_longer_once_they_are_asked_again(office: Office) -> None:
@@ -239,7 +241,7 @@ async def test_a_run_on_a_list_that_is_deleted_says_so(office: Office) -> None:
     assert await office.take_items() == {}
 
 
-async def test_when_storage_goes_away_the_run_says_so_and_goes_on_later(
+async def test_when_storage_goes_away_the_run_says_so_and_continues_later(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await office.crowd(3 * PEOPLE_AT_ONCE)
@@ -253,7 +255,7 @@ async def test_when_storage_goes_away_the_run_says_so_and_goes_on_later(
         patched.setattr(office.storage.queues, "put", put)
         failed = await office.run()
     assert (failed.status, failed.asked) == (JobStatus.FAILED, PEOPLE_AT_ONCE)
-    assert failed.mistake.startswith("Storage did not answer")
+    assert failed.mistake.startswith("Storage did not respond")
     assert (await office.run()).asked == 3 * PEOPLE_AT_ONCE
 
 

@@ -195,7 +195,7 @@ async def test_entries_are_found_newest_first_by_person_kind_time_and_text(
     assert [each.name for each in since_second] == ["second"]
 
 
-async def test_a_page_ends_when_its_time_is_over_and_goes_on_from_there(act: Act) -> None:
+async def test_a_page_ends_when_its_time_is_over_and_continues_from_there(act: Act) -> None:
     for number in range(1200):
         await audit.begin(
             act.tables,
@@ -235,7 +235,7 @@ async def test_no_entry_is_shown_twice_or_left_out_between_pages(act: Act) -> No
     assert sorted(names, key=int) == [str(number) for number in range(130)]
 
 
-async def test_old_entries_are_deleted_and_young_ones_stay(act: Act) -> None:
+async def test_old_entries_are_deleted_and_newer_ones_stay(act: Act) -> None:
     for days in range(5):
         at = act.now - timedelta(days=days)
         await audit.begin(

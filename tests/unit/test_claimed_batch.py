@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
-from postroom.domain.delivery import Delivery, Ledger, announced, revived
+from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State, announced, revived
 from postroom.domain.message import Message, Status
-from postroom.records import batches
+from postroom.records import archive, batches
 from postroom.records.names import STORAGE_NAMES
 from postroom.records.subscribers import Recipient
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.storage.memory import MemoryStorage
-from postroom.storage.port import Unavailable
+from postroom.storage.port import Batch, Unavailable
 from tests.clock import MovableClock
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -30,10 +31,16 @@ MESSAGE = Message(
 PEOPLE = [Delivery(0, "a@x.test", "a@x.test", "g0"), Delivery(1, "b@x.test", "b@x.test", "g1")]
 
 
-class NoAnswer:
-    """Storage whose next replacement gets no answer, and either took effect or not."""
+ENDS = {
+    0: DeliveryEnd(State.SENT, "250 OK", NOW),
+    1: DeliveryEnd(State.FAILED, "550 unknown", NOW),
+}
 
-    def __init__(self, inner: Any, *, took_effect: bool) -> None:
+
+class NoAnswer:
+    """Storage that does not answer the first call, of whose writes only some took effect."""
+
+    def __init__(self, inner: Any, *, took_effect: int) -> None:
         self._inner = inner
         self._took_effect = took_effect
         self._is_first = True
@@ -41,12 +48,11 @@ class NoAnswer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def replace(self, *arguments: Any) -> Any:
+    async def batches(self, writes: list[Batch]) -> Any:
         if not self._is_first:
-            return await self._inner.replace(*arguments)
+            return await self._inner.batches(writes)
         self._is_first = False
-        if self._took_effect:
-            await self._inner.replace(*arguments)
+        await self._inner.batches(writes[: self._took_effect])
         raise Unavailable("no answer")
 
 
@@ -71,7 +77,7 @@ def announcement(batch: ClaimedBatch) -> Ledger:
 
 async def test_an_equal_announcement_of_another_lane_is_not_ours() -> None:
     storage = await written()
-    mine = await claimed(NoAnswer(storage.tables, took_effect=False))
+    mine = await claimed(NoAnswer(storage.tables, took_effect=0))
     other = await claimed(storage.tables)
     await other.record(announcement(other))
     with pytest.raises(BatchLost):
@@ -80,17 +86,59 @@ async def test_an_equal_announcement_of_another_lane_is_not_ours() -> None:
 
 async def test_a_write_without_an_answer_that_took_effect_is_ours() -> None:
     storage = await written()
-    mine = await claimed(NoAnswer(storage.tables, took_effect=True))
+    mine = await claimed(NoAnswer(storage.tables, took_effect=1))
     await mine.record(announcement(mine))
     found = await batches.find_ledger(storage.tables, "1", 0)
     assert found == (mine.ledger, mine.etag)
 
 
-async def test_rows_that_were_brought_back_are_not_deleted_by_a_late_sender() -> None:
+async def finish(batch: ClaimedBatch) -> None:
+    """Record that everybody was sent to, and one was refused."""
+    batch.ends |= ENDS
+    final = msgspec.structs.replace(announcement(batch), states="sf", owner="")
+    await batch.record(final)
+
+
+async def test_the_last_record_archives_the_ends_and_deletes_the_rows() -> None:
     storage = await written()
-    late = await claimed(storage.tables)
-    final = announcement(late)
-    await late.record(Ledger(**{**_fields(final), "states": "sf", "owner": ""}))
+    batch = await claimed(storage.tables)
+    await finish(batch)
+    found = await batches.find_ledger(storage.tables, "1", 0)
+    assert found == (batch.ledger, batch.etag)
+    assert await archive.ends_of(storage.tables, batch.ledger) == ENDS
+    assert not await batches.load_deliveries(storage.tables, "1", 0)
+    assert batch.are_rows_deleted
+    assert not batch.ends
+
+
+@pytest.mark.parametrize("took_effect", range(4))
+async def test_writes_that_were_cut_off_anywhere_are_completed(took_effect: int) -> None:
+    storage = await written()
+    batch = await claimed(NoAnswer(storage.tables, took_effect=took_effect))
+    await finish(batch)
+    await batch.delete_rows()
+    found = await batches.find_ledger(storage.tables, "1", 0)
+    assert found == (batch.ledger, batch.etag)
+    assert await archive.ends_of(storage.tables, batch.ledger) == ENDS
+    assert not await batches.load_deliveries(storage.tables, "1", 0)
+
+
+async def test_after_a_conflict_no_row_is_deleted() -> None:
+    """Somebody else has changed the ledger, so the deliveries are theirs."""
+    storage = await written()
+    mine = await claimed(storage.tables)
+    other = await claimed(storage.tables)
+    await other.record(announcement(other))
+    with pytest.raises(BatchLost):
+        await finish(mine)
+    assert set(await batches.load_deliveries(storage.tables, "1", 0)) == {0, 1}
+
+
+async def test_restored_rows_are_not_deleted_by_a_late_sender() -> None:
+    """It recorded the ends and heard nothing; the deletion is still to come."""
+    storage = await written()
+    late = await claimed(NoAnswer(storage.tables, took_effect=2))
+    await finish(late)
     found = await batches.find_ledger(storage.tables, "1", 0)
     assert found
     await batches.restore_deliveries(storage.tables, MESSAGE, found[0], [PEOPLE[1]])
@@ -107,7 +155,3 @@ async def test_a_finished_batch_keeps_its_header_and_nothing_else() -> None:
     rows = await batches.load_batch(storage.tables, "1", 0)
     assert rows.header is not None
     assert not rows.deliveries
-
-
-def _fields(ledger: Ledger) -> dict[str, Any]:
-    return {name: getattr(ledger, name) for name in ledger.__struct_fields__}

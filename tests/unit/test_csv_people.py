@@ -61,7 +61,7 @@ def test_a_column_named_by_the_caller_pushes_the_other_of_that_name_aside() -> N
         ("", {}, "empty"),
         ("\n \n", {}, "empty"),
         ("name,city\n", {}, "no column named email. The columns are: name, city"),
-        ("ada@contoso.edu,Ada\n", {}, "first row must name the columns"),
+        ("ada@contoso.edu,Ada\n", {}, "first row must contain the column names"),
         ("email\n", {"email": "Mail"}, "no column “Mail”"),
     ],
 )
@@ -95,20 +95,33 @@ def test_a_line_break_in_a_value_becomes_a_space() -> None:
     assert ada.attributes == {"address": "1 Main St Town"}
 
 
-def test_our_own_export_says_who_left_and_who_never_confirmed() -> None:
+def test_our_own_export_shows_who_unsubscribed_and_who_never_confirmed() -> None:
     found = people(
         "email,subscription,since,city\n"
         "a@contoso.edu,verified,2026-11-15,Köln\n"
         "b@contoso.edu,unverified,2026-11-15,\n"
         "c@contoso.edu,bounced,2026-11-15,\n"
     )
-    assert [(one.verified, one.gone) for one in found if isinstance(one, Person)] == [
+    assert [(one.verified, one.inactive_reason) for one in found if isinstance(one, Person)] == [
         (True, ""),
         (False, ""),
         (True, "bounced"),
     ]
     assert isinstance(found[0], Person)
     assert found[0].attributes == {"city": "Köln"}
+
+
+@pytest.mark.parametrize("word", ["left", "cleaned", "no"])
+def test_an_unknown_subscription_is_refused_because_it_may_mean_unsubscribed(word: str) -> None:
+    [bad] = people(f"email,subscription\na@contoso.edu,{word}\n")
+    assert isinstance(bad, BadRow)
+    assert f"“{word}” is unknown in the column “subscription”." in bad.reason
+
+
+def test_a_subscription_is_understood_however_it_is_capitalized() -> None:
+    [one] = people("email,subscription\na@contoso.edu, Unsubscribed \n")
+    assert isinstance(one, Person)
+    assert one.inactive_reason == "unsubscribed"
 
 
 def test_an_address_that_an_export_had_to_guard_is_the_same_person() -> None:

@@ -122,7 +122,7 @@ def test_whatever_a_csv_writer_writes_is_read_back(rows: list[list[str]]) -> Non
         "'",
     ],
 )
-def test_an_escaped_cell_is_no_formula_and_comes_back_as_it_was(cell: str) -> None:
+def test_an_escaped_cell_is_no_formula_and_can_be_unescaped(cell: str) -> None:
     assert escape_formula(cell)[:1] not in tuple("=+-@\t\r")
     assert unescape_formula(escape_formula(cell)) == cell
 

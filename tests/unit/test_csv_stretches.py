@@ -164,6 +164,6 @@ def test_an_address_may_be_as_long_as_it_was_before_it_was_composed() -> None:
     assert parse_address(f"{decomposed}@contoso.edu").local == "\u1f82" * 21
 
 
-async def test_reading_goes_on_in_a_thread_where_it_began_in_another() -> None:
+async def test_reading_continues_in_a_thread_where_it_began_in_another() -> None:
     people = await asyncio.to_thread(People, Lines("\n", 1000), {}, CHOSEN)
     assert set(people) == {None}

@@ -318,7 +318,7 @@ def test_books_add_up() -> None:
     assert Books(1, 2, 3, 4, 5, 6, 7) + Books(1, 1, 1, 1, 1, 1, 1) == Books(2, 3, 4, 5, 6, 7, 8)
 
 
-def test_a_ledger_comes_back_from_its_row_as_it_was() -> None:
+def test_a_ledger_survives_being_stored() -> None:
     book = ledger("qaq", deferred={0: ONCE_REFUSED, 2: ONCE_REFUSED}, owner="x", doubts=2)
     assert from_properties(to_properties(book), Ledger) == book
 

@@ -103,11 +103,11 @@ async def check_everything_counted_once(storage: Storage, ref: str) -> None:
         key = parse_address(person).storage_key
         found = await subscribers.find(storage.tables, LIST, key)
         assert found
-        reasons.append(found.value.gone)
+        reasons.append(found.value.inactive_reason)
     bounced, complained, left = (
         InactiveReason.BOUNCED,
         InactiveReason.COMPLAINED,
-        InactiveReason.LEFT,
+        InactiveReason.UNSUBSCRIBED,
     )
     assert reasons == [None, bounced, complained, None, left, None]
     strikes = await feedback.find_soft_bounces(storage.tables, parse_address(PEOPLE[3]).storage_key)

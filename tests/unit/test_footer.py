@@ -55,7 +55,7 @@ def test_a_writer_who_placed_the_link_gets_no_second_one(link: str) -> None:
     )
 
 
-def test_each_part_is_looked_at_by_itself() -> None:
+def test_each_part_is_checked_separately() -> None:
     html, text = with_footer("<p>{{ unsubscribe_url }}</p>", "Hi", **PLACE)
     assert html == "<p>{{ unsubscribe_url }}</p>"
     assert text is not None

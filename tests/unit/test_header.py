@@ -60,7 +60,7 @@ def test_an_empty_value_leaves_a_header_without_text() -> None:
         "x" * 1500,
     ],
 )
-def test_any_text_comes_back_as_typed(text: str) -> None:
+def test_any_text_survives_encoding(text: str) -> None:
     line = unstructured("Subject", text)
     assert value_of(line) == text
     assert max(map(len, physical_lines(line))) <= 998

@@ -132,7 +132,7 @@ def test_a_subject_is_refused_or_read_as_typed(subject: str) -> None:
 
 @examples
 @given(subjects)
-def test_a_subject_holds_for_a_parser_that_decodes_by_itself(subject: str) -> None:
+def test_a_subject_is_safe_for_a_parser_that_decodes_it_itself(subject: str) -> None:
     if refused(subject):
         return
     source = spliced(parts(subject=escape_braces(subject)))[0]

@@ -112,7 +112,7 @@ async def test_who_signed_up_and_did_not_confirm_is_confirmed_and_the_record_say
 
 
 @pytest.mark.parametrize("why", list(InactiveReason))
-async def test_who_is_gone_is_never_confirmed_updated_or_asked(
+async def test_an_inactive_person_is_never_confirmed_updated_or_asked(
     context: Desk, why: InactiveReason
 ) -> None:
     one = await subscribe.add(
@@ -123,13 +123,13 @@ async def test_who_is_gone_is_never_confirmed_updated_or_asked(
         found = await context.import_people(
             "ada@contoso.edu,Ada", header="email,name", existing=Existing.OVERWRITE, **terms
         )
-        assert found == ImportCounts(gone=1)
+        assert found == ImportCounts(unsubscribed=1)
     after = await context.read("ada@contoso.edu")
-    assert (after.gone, after.verified, after.attributes) == (why, False, {})
+    assert (after.inactive_reason, after.verified, after.attributes) == (why, False, {})
     assert await context.items() == 0
 
 
-async def test_who_left_is_not_confirmed_because_somebody_typed_their_address(
+async def test_people_who_unsubscribed_are_not_confirmed_because_somebody_typed_their_address(
     context: Desk,
 ) -> None:
     """A stranger's sign-up must not open the way back for a file."""
@@ -137,7 +137,9 @@ async def test_who_left_is_not_confirmed_because_somebody_typed_their_address(
     one = await subscribe.add(acting(context.tables, START), LIST, ada, {}, verified=True)
     await subscribe.leave(acting(context.tables, START), LIST, one.guid)
     await subscribe.sign_up(acting(context.storage, START), LIST, ada, {})
-    assert await context.import_people("ada@contoso.edu", verified=True) == ImportCounts(gone=1)
+    assert await context.import_people("ada@contoso.edu", verified=True) == ImportCounts(
+        unsubscribed=1
+    )
     assert not (await context.read("ada@contoso.edu")).verified
     assert "has not confirmed since" in context.watch.refusals[0].reason
 
@@ -217,9 +219,11 @@ async def test_who_changes_at_the_same_moment_keeps_that_change(
 
     monkeypatch.setattr(edits, "replace_together", late)
     found = await context.import_people(*students(3), verified=True)
-    assert found == ImportCounts(already=2, confirmed=2, gone=1)
-    assert (await context.read("student1@contoso.edu")).gone is InactiveReason.LEFT
-    assert await counts.read(context.tables, LIST) == counts.ListCounts(verified=2, gone=1)
+    assert found == ImportCounts(already=2, confirmed=2, unsubscribed=1)
+    assert (
+        await context.read("student1@contoso.edu")
+    ).inactive_reason is InactiveReason.UNSUBSCRIBED
+    assert await counts.read(context.tables, LIST) == counts.ListCounts(verified=2, inactive=1)
 
 
 # --- Asking -------------------------------------------------------------------------------------

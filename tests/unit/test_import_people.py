@@ -151,29 +151,31 @@ async def test_a_second_run_adds_only_who_is_missing(storage: MemoryStorage) -> 
 async def test_the_same_address_twice_counts_once(storage: MemoryStorage) -> None:
     near = ["ada@contoso.edu", "ADA@contoso.edu"]
     counts = await import_people(terms(storage), rows(*near, *students(MANY), *near), Watch())
-    assert counts == ImportCounts(added=MANY + 1, already=1, twice=2)
+    assert counts == ImportCounts(added=MANY + 1, already=1, duplicates=2)
 
 
-async def test_who_left_is_not_brought_back(storage: MemoryStorage) -> None:
+async def test_people_who_unsubscribed_are_not_added_again(storage: MemoryStorage) -> None:
     await import_people(terms(storage), rows(*students(3)), Watch())
     left = parse_address("student1@contoso.edu")
     await subscribe.remove(acting(storage, NOW + timedelta(seconds=1)), LIST, left)
     watch = Watch()
     counts = await import_people(terms(storage), rows(*students(3)), watch)
-    assert counts == ImportCounts(already=2, gone=1)
+    assert counts == ImportCounts(already=2, unsubscribed=1)
     assert [(row.line, row.value) for row in watch.refusals] == [(3, "student1@contoso.edu")]
     assert (await everyone(storage))["student1@contoso.edu"] is False
 
 
-async def test_who_left_the_list_of_an_export_does_not_join_another(storage: MemoryStorage) -> None:
-    source = rows("a@contoso.edu,left", "b@contoso.edu,unverified", "c@contoso.edu,verified",
-                  header="email,subscription")  # fmt: skip
+async def test_people_unsubscribed_in_an_export_do_not_join_another_list(
+    storage: MemoryStorage,
+) -> None:
+    people = ["a@contoso.edu,unsubscribed", "b@contoso.edu,unverified", "c@contoso.edu,verified"]
+    source = rows(*people, header="email,subscription")
     counts = await import_people(terms(storage), source, Watch())
-    assert counts == ImportCounts(added=2, gone=1)
+    assert counts == ImportCounts(added=2, unsubscribed=1)
     assert await everyone(storage) == {"b@contoso.edu": False, "c@contoso.edu": True}
 
 
-async def test_bad_rows_are_told_and_the_rest_joins(storage: MemoryStorage) -> None:
+async def test_bad_rows_are_reported_and_the_rest_joins(storage: MemoryStorage) -> None:
     watch = Watch()
     counts = await import_people(
         terms(storage, verified=False), rows("a@contoso.edu", "nobody", "b@contoso.edu"), watch
@@ -280,7 +282,7 @@ async def test_a_crowd_is_put_in_order_and_nobody_is_lost_or_counted_twice() -> 
     mixed = [*students(MANY)[::-3], "nobody", *students(MANY)]
     terms = ImportTerms(acting(tables, NOW), LIST, True, group_rows=MANY * 2)
     counts = await import_people(terms, rows(*mixed), Watch())
-    assert counts == ImportCounts(added=MANY, twice=MANY // 3, bad=1)
+    assert counts == ImportCounts(added=MANY, duplicates=MANY // 3, bad=1)
     assert len(await everyone(storage)) == MANY
     stored = [key for people in tables.together for key in people]
     assert stored == sorted(stored)

@@ -97,17 +97,17 @@ async def join(tables: SlowTables, address: str) -> None:
 async def gone(tables: SlowTables, address: str) -> InactiveReason | None:
     found = await subscribers.find(tables, LIST, parse_address(address).storage_key)
     assert found
-    return found[0].gone
+    return found[0].inactive_reason
 
 
-async def test_known_and_unknown_people_are_gone_and_stay_gone(tables: SlowTables) -> None:
+async def test_known_and_unknown_people_become_inactive_and_stay_so(tables: SlowTables) -> None:
     await join(tables, "student0@contoso.edu")
     assert await keep_out(tables, *students(MANY)) == ImportCounts(added=MANY)
     for address in students(MANY):
         assert await gone(tables, address) is InactiveReason.REMOVED
         with pytest.raises(AlreadyThere):
             await join(tables, address)
-    assert await counts.read(tables, LIST) == counts.ListCounts(gone=MANY)
+    assert await counts.read(tables, LIST) == counts.ListCounts(inactive=MANY)
     assert await keep_out(tables, *students(MANY)) == ImportCounts(already=MANY)
 
 
@@ -120,13 +120,13 @@ async def test_the_record_says_by_which_file(tables: SlowTables) -> None:
     assert (never.event, never.source) == (Event.IMPORTED, COURT)
 
 
-async def test_why_somebody_is_gone_is_not_rewritten(tables: SlowTables) -> None:
+async def test_why_somebody_is_inactive_is_not_rewritten(tables: SlowTables) -> None:
     await join(tables, "student0@contoso.edu")
     found = await subscribers.find(tables, LIST, "student0@contoso.edu")
     assert found
     await subscribe.leave(acting(tables, NOW), LIST, found[0].guid)
     assert await keep_out(tables, *students(1)) == ImportCounts(already=1)
-    assert await gone(tables, "student0@contoso.edu") is InactiveReason.LEFT
+    assert await gone(tables, "student0@contoso.edu") is InactiveReason.UNSUBSCRIBED
 
 
 async def test_who_is_kept_out_leaves_by_a_departure_that_senders_see(tables: SlowTables) -> None:
@@ -162,7 +162,7 @@ async def test_after_a_failure_the_next_run_does_the_rest(tables: SlowTables) ->
     again = await keep_out(tables, *students(MANY))
     assert again.rows == MANY
     assert again.already > 0
-    assert await counts.read(tables, LIST) == counts.ListCounts(gone=MANY)
+    assert await counts.read(tables, LIST) == counts.ListCounts(inactive=MANY)
 
 
 async def test_who_confirms_at_the_same_moment_is_kept_out_all_the_same(

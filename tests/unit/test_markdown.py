@@ -114,6 +114,7 @@ for unit in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_no_line_of_any_length_takes_the_parser_more_than_moments() -> None:
     """Takes about three seconds of CPU time; a quadratic rule would take minutes."""
     subprocess.run([sys.executable, "-c", TRY_HOSTILE_LINES, *HOSTILE_LINES], check=True)

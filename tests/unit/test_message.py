@@ -108,7 +108,7 @@ def test_a_pause_does_not_forget_what_was_to_be_revived() -> None:
     assert again.revive is Revive.FAILED
 
 
-def test_a_message_paused_in_its_fan_out_goes_on_with_it() -> None:
+def test_a_message_paused_in_its_fan_out_continues_with_it() -> None:
     again = resumed(paused(message(Status.QUEUING, fanned_out=False)))
     assert not again.fanned_out
     assert again.cursor == "z"

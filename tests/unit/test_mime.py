@@ -276,8 +276,8 @@ def test_every_kind_of_line_end_becomes_crlf(eight_bit: bool) -> None:
         ({"subject": "x" * 501}, "500 characters"),
         ({"subject": "{{ name"}, "never closed"),
         ({"text": "x" * (BODY_BYTES_MAX + 1)}, "2 MiB"),
-        ({"text": "a\n\0"}, "Line 2 has a character that no email can carry"),
-        ({"html": "a\ud800"}, "no email can carry"),
+        ({"text": "a\n\0"}, "Line 2 has a character that is not allowed in emails"),
+        ({"html": "a\ud800"}, "not allowed in emails"),
         ({"html": "<script>{{ name }}</script>"}, "script or style"),
     ],
 )

@@ -85,6 +85,7 @@ async def live_through(world: World, senders: list[Sender], step: Step) -> None:
     await pass_time(world, awake, step.while_s)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.sampled_from([2.5, 5.0, 40.0, 500.0]),
@@ -171,6 +172,7 @@ async def run_for(world: World, senders: list[Sender], seconds: float, tick_s: f
             await sender.send()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2, 4])
 @pytest.mark.parametrize("limit", [5.0, 60.0, 5000.0])
 async def test_with_enough_work_the_rate_is_within_five_per_cent(limit: float, number: int) -> None:
@@ -225,7 +227,7 @@ async def test_who_gave_up_and_came_back_is_not_taken_for_dead() -> None:
     assert rows[TRANSPORT].shares.keys() == {"s0", "s1"}
 
 
-async def test_the_share_of_a_killed_sender_comes_back_after_a_lease() -> None:
+async def test_the_share_of_a_killed_sender_is_free_after_a_lease() -> None:
     world, senders = await under(100.0, 2)
     await run_for(world, senders, 8.0, 0.02)
     await run_for(world, senders[1:], LEASE_S + RENEW_EVERY_S + 1.0, 0.1)

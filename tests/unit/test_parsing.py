@@ -9,7 +9,7 @@ from postroom.domain.texts import ENGLISH, Language, language, speaking
 from postroom.parsing import in_thread
 
 
-async def test_the_event_loop_goes_on_while_a_body_is_parsed() -> None:
+async def test_the_event_loop_continues_while_a_body_is_parsed() -> None:
     is_parsed = threading.Event()
     parsing = asyncio.create_task(in_thread(is_parsed.wait))
     await asyncio.sleep(0)

@@ -43,7 +43,7 @@ def test_it_goes_forward_and_stays_there() -> None:
     assert queue_time(wanted, at(20))[0] == MORNING + HOUR_US + 20
 
 
-def test_after_a_restart_it_goes_on_where_it_was_if_the_clock_is_behind() -> None:
+def test_after_a_restart_it_continues_where_it_was_if_the_clock_is_behind() -> None:
     stored = stored_at(HOUR_US)
     now_us, wanted = queue_time(stored, at(5, ahead_us=-HOUR_US, boot="second"))
     assert now_us == stored.seen_us

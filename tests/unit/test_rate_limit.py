@@ -158,5 +158,5 @@ def test_a_limit_that_makes_no_sense_is_refused(mails: float, connections: int) 
     ("mails_per_s", "text"),
     [(500.0, "500"), (0.015, "0.015"), (12_345.67, "12,345.67"), (1_000_000.0, "1,000,000")],
 )
-def test_a_rate_is_told_with_every_digit_that_counts(mails_per_s: float, text: str) -> None:
+def test_a_rate_is_shown_with_every_significant_digit(mails_per_s: float, text: str) -> None:
     assert rate_text(mails_per_s) == text

@@ -13,7 +13,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4
 
 
 @given(TEXTS)
-def test_what_was_sealed_comes_back_and_does_not_show(text: str) -> None:
+def test_a_sealed_text_can_be_unsealed_and_is_not_readable(text: str) -> None:
     sealed = seal(SECRET, "a page", text)
     assert unseal(SECRET, "a page", sealed) == text
     assert seal(SECRET, "a page", text) == sealed

@@ -19,6 +19,7 @@ from postroom.domain.instance import RunningInstance
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message
 from postroom.domain.message_template import MessageTemplate
+from postroom.domain.picture import Picture
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.suppression import Suppression
 from postroom.domain.trace_entry import TraceEntry
@@ -69,6 +70,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "`settings` / `changes`": SettingChanges,
     "`migration` / `state`": Migration,
     "`templates` / `<id>`": MessageTemplate,
+    "`media` / `picture:<id>`": Picture,
     "`trial` / `<ref>:<user key>`": Trial,
     "`address` / `email:<address key>`": Suppression,
     "`in:<shard>` / `<hash of the event id>`": FeedbackEvent,

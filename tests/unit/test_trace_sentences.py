@@ -82,7 +82,7 @@ def test_a_sentence_can_be_read_without_any_field(event: str) -> None:
 
 def test_a_sentence_has_the_values() -> None:
     died: dict[str, FieldValue] = {"role": "sender", "code": -9, "restart_s": 0.2}
-    text = "The process of the sender role ended with code -9. It is started again after 0.2 s."
+    text = "The sender process exited with code -9. It restarts in 0.2 s."
     assert str(trace_sentence("role_died", died)) == text
     buried = str(trace_sentence("item_buried", {"reason": "no_batch"}))
     assert buried.startswith("A work item became a dead letter. It names a batch")

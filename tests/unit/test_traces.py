@@ -114,7 +114,7 @@ class ShortTables(MemoryTables):
         return await super().scan(*args, **options, limit=limit)  # type: ignore[arg-type]
 
 
-async def test_a_rare_filter_reads_only_so_much_a_page_and_goes_on() -> None:
+async def test_a_rare_filter_reads_a_limited_number_of_rows_per_page_and_continues() -> None:
     tables = ShortTables(TABLES)
     await traces.write(tables, [a_trace(number, level=LEVELS[number % 3]) for number in range(90)])
     await traces.write(tables, [a_trace(95, role="web", level=TraceLevel.INFO)])
@@ -177,7 +177,7 @@ async def test_the_oldest_are_deleted_if_there_are_too_many_but_never_this_hour(
     assert await kept(tables) == ["00"]
 
 
-async def test_expiry_goes_on_where_it_was_interrupted(
+async def test_expiry_continues_where_it_was_interrupted(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traces, "EXPIRED_BATCHES_A_SWEEP", 1)

@@ -67,7 +67,7 @@ async def test_an_event_becomes_a_trace_with_a_sentence(writer: TraceWriter) -> 
     assert (taken.event, taken.ref, taken.fields["batch"]) == (
         "batch_taken_over", "638888888888888888", 3,
     )  # fmt: skip
-    assert taken.words.startswith("Sender x stopped while it had batch 3.")
+    assert taken.words.startswith("Sender x stopped while working on batch 3.")
     assert (given_up.level, given_up.person) == (TraceLevel.ERROR, "6f32b03b")
 
 

@@ -31,7 +31,9 @@ async def join(
     )
 
 
-async def leave(editor: Worker, one: Subscriber, why: InactiveReason = InactiveReason.LEFT) -> None:
+async def leave(
+    editor: Worker, one: Subscriber, why: InactiveReason = InactiveReason.UNSUBSCRIBED
+) -> None:
     tables = editor.office.storage.tables
     await subscribe.leave(acting(tables, NOW), one.list_name, one.guid, why)
 

@@ -134,10 +134,10 @@ async def test_a_run_that_failed_says_why(editor: Worker) -> None:
     job, _etag = await ask_to_confirm.start(
         editor.office.storage.tables, LIST, by="bob", total=5, run="there", now=NOW
     )
-    await change(editor, job, status=JobStatus.FAILED, mistake="Storage did not answer.", asked=1)
+    await change(editor, job, status=JobStatus.FAILED, mistake="Storage did not respond.", asked=1)
     text = (await editor.get(PAGE)).text
     assert "Failed after 1 person was asked" in text
-    assert "Storage did not answer." in text
+    assert "Storage did not respond." in text
 
 
 async def change(editor: Worker, job: AskJob, **fields: object) -> None:

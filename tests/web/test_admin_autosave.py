@@ -113,7 +113,7 @@ async def test_what_is_scheduled_does_not_save_itself(editor: Worker) -> None:
     assert (await stored(editor, path)).status is Status.PENDING
 
 
-async def test_what_is_deleted_does_not_come_back_by_itself(editor: Worker) -> None:
+async def test_autosave_does_not_restore_a_deleted_draft(editor: Worker) -> None:
     path = await written(editor)
     etag = etag_of((await editor.get(f"{path}/write")).text)
     await compose.discard(editor.office.storage, path.rpartition("/")[2])
@@ -133,7 +133,7 @@ async def test_what_is_deleted_does_not_come_back_by_itself(editor: Worker) -> N
         ({"list": "elsewhere"}, "no list"),
     ],
 )
-async def test_what_is_not_finished_yet_is_told_and_changes_nothing(
+async def test_what_is_not_finished_yet_is_reported_and_changes_nothing(
     editor: Worker, changes: dict[str, str], sentence: str
 ) -> None:
     told = await autosave(editor, **ONCE, **changes)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import pytest_asyncio
+from selectolax.lexbor import LexborHTMLParser
 
 from postroom.domain.block import BlockDocument, HeadingBlock, PictureBlock, parse_document
 from postroom.domain.message import BodyKind
@@ -87,6 +88,64 @@ async def test_blocks_are_copied_removed_and_brought_back(editor: Worker) -> Non
     assert order(await pressed(editor, undone, "undo")) == order(fields)
 
 
+async def test_another_design_is_undone_with_what_was_typed(editor: Worker) -> None:
+    fields = await new_form(editor)
+    first = order(fields)[0]
+    typed = {f"{first}-text": "Our news", "theme-link": "#123456", "template": "event"}
+    changed = await pressed(editor, fields, "template", **typed)
+    assert changed["theme-link"] != "#123456"
+    undone = await pressed(editor, changed, "undo")
+    assert order(undone) == order(fields)
+    assert (undone[f"{first}-text"], undone["theme-link"]) == ("Our news", "#123456")
+    assert undone["undo"] == ""
+
+
+async def test_what_a_check_fixed_is_undone(editor: Worker) -> None:
+    fields = await new_form(editor)
+    first = order(fields)[0]
+    fixed = await pressed(editor, fields, f"fix:remove:{first}", **{f"{first}-text": ""})
+    assert order(fixed) == order(fields)[1:]
+    assert order(await pressed(editor, fixed, "undo")) == order(fields)
+
+
+@pytest.mark.parametrize("kind", ["", "html"])
+async def test_enter_saves_and_presses_no_button_of_a_block(editor: Worker, kind: str) -> None:
+    """A browser presses the first button of a form."""
+    page = (await editor.get("/admin/messages/new", list=LIST, kind=kind)).text
+    buttons = LexborHTMLParser(page).css("form#message button:not([type=button])")
+    assert buttons[0].attributes["name"] == "enter"
+    assert "formaction" not in buttons[0].attributes
+    fields = fields_in(page, subject="By Enter", enter="yes")
+    path = await saved(editor, fields | ({"body": "<p>Words</p>"} if kind else {}))
+    assert (await stored(editor, path)).subject == "By Enter"
+
+
+async def test_enter_in_the_search_for_a_picture_searches(editor: Worker) -> None:
+    fields = await pressed(editor, await new_form(editor), "add:picture")
+    search = {"enter": "yes", "find_picture": "lake"}
+    answer = await editor.post("/admin/messages/write", **fields | search)
+    assert answer.status_code == 200
+    assert "No picture found" in answer.text
+    path = await saved(editor, fields)
+    fields = fields_in((await editor.get(f"{path}/write")).text)
+    fields = await pressed(editor, fields, f"choose:{order(fields)[-1]}")
+    answer = await editor.post(f"{path}/write", **fields | search)
+    assert "No picture found" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"), [("", ["Left", "Right"]), ("ar", ["Right", "Left"])]
+)
+async def test_alignment_is_named_as_the_reader_sees_it(
+    editor: Worker, language: str, expected: list[str]
+) -> None:
+    fields = await new_form(editor, language=language)
+    page = (await editor.post(BLOCKS, **fields | {"op": "add:space"})).text
+    choices = LexborHTMLParser(page).css(f"#{order(fields)[0]}-align option")
+    assert [choices[0].text(), choices[2].text()] == expected
+    assert [each.attributes["value"] for each in choices] == ["start", "center", "end"]
+
+
 async def test_columns_hold_blocks_and_become_three(editor: Worker) -> None:
     fields = await pressed(editor, await new_form(editor), "add:columns")
     columns = order(fields)[-1]
@@ -121,6 +180,7 @@ async def test_with_htmx_only_the_blocks_come_back(editor: Worker) -> None:
     )
     assert answer.text.strip().startswith('<div id="blocks"')
     assert 'data-touched="b' in answer.text
+    assert '<span id="undo" hx-swap-oob="true">' in answer.text
 
 
 async def test_somebody_elses_blocks_are_not_overwritten(editor: Worker) -> None:

@@ -12,9 +12,10 @@ import pytest_asyncio
 
 from postroom.domain.user import Role
 from postroom.mail.markdown import html_from_markdown
-from postroom.web.admin.messages import mail_checks
+from postroom.web import message_checks
 from postroom.writing import sources
-from tests.web.drafts import GOOD, said_by, written
+from tests.web.drafts import GOOD, fields_in, said_by, written
+from tests.web.office import LIST
 from tests.web.people import join
 from tests.web.signed_in import OWN_PAGE, Worker, at_work
 
@@ -42,7 +43,7 @@ async def checks(editor: Worker, **changes: str) -> str:
         ("logo.png", "without a web address, which nobody can see: logo.png"),
         ("file:///C:/logo.png", "on your own computer, which nobody else can see: file:///C:/logo"),
         ("C:\\logo.png", "on your own computer, which nobody else can see: C:\\logo.png"),
-        ("cid:logo", "messages have no attachments: cid:logo"),
+        ("cid:logo", "refer to an attachment (cid:), which nobody can see: cid:logo"),
         ("http://127.0.0.1/a.png", "nobody outside it can see: http://127.0.0.1/a.png"),
         ("data:image/png;base64,iVBOR", "Outlook do not show: data:image/png;base64,iVBOR"),
         ("", "have no address (src)"),
@@ -210,7 +211,7 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
     editor: Worker, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     threads: list[str] = []
-    markdown, look = html_from_markdown, mail_checks._run_checks
+    markdown, look = html_from_markdown, message_checks._run_checks
 
     def noted_markdown(source: str) -> str:
         threads.append(threading.current_thread().name)
@@ -221,7 +222,23 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
         return look(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sources, "html_from_markdown", noted_markdown)
-    monkeypatch.setattr(mail_checks, "_run_checks", noted_look)
+    monkeypatch.setattr(message_checks, "_run_checks", noted_look)
     await editor.post(path, **GOOD | {"kind": "markdown", "body": "*Words*"})
     assert len(threads) == 2
     assert all(name.startswith("parsing") for name in threads)
+
+
+async def test_a_line_is_shown_and_mended_on_the_page(editor: Worker) -> None:
+    body = '<p>Hello</p>\n<img src="https://contoso.edu/a.png">'
+    fields = {"list": LIST, "subject": "Hello", "kind": "html", "body": body, "text": ""}
+    checks = (await editor.post("/admin/messages/preview", **fields)).text
+    assert 'href="#body" data-line="2"' in checks
+    assert 'value="fix:body:alt:0"' in checks
+    page = await editor.post("/admin/messages/blocks", **fields | {"op": "fix:body:alt:0"})
+    assert page.status_code == 200
+    assert (
+        fields_in(page.text)["body"] == '<p>Hello</p>\n<img alt="" src="https://contoso.edu/a.png">'
+    )
+    broken = (await editor.post("/admin/messages/preview", **fields | {"body": "<p>{{ x }"})).text
+    assert "never closed" in broken
+    assert 'value="fix:body:field:x:3"' in broken

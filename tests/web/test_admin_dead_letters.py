@@ -77,7 +77,7 @@ async def test_what_no_sender_understands_is_not_put_back(owner: Worker) -> None
     id_ = await bury(owner, Reason.MALFORMED, "nonsense")
     refused = await owner.post(f"{PAGE}/put-back", id=id_)
     assert refused.status_code == 409
-    assert "No sender understands this item" in unescape(refused.text)
+    assert "No sender can process this item" in unescape(refused.text)
     assert await ids(owner) == [id_]  # and can be handled at once
     await owner.post(f"{PAGE}/put-back")
     assert await ids(owner) == [id_]
@@ -112,7 +112,7 @@ async def test_a_confirmation_is_requested_again(owner: Worker) -> None:
     assert await ids(owner) == [id_]
     await leave(owner, one)
     gone = await owner.post(f"{PAGE}/resend", id=id_)
-    assert "No list has this person any more" in unescape(gone.text)
+    assert "This person is no longer on any list" in unescape(gone.text)
 
 
 async def test_old_ones_expire_and_the_others_stay(owner: Worker) -> None:

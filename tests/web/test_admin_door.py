@@ -177,7 +177,7 @@ async def test_the_first_link_is_used_up_once_there_is_an_account(office: Office
     assert "postroom user link" in door.text
 
 
-async def test_what_was_typed_wrong_comes_back_and_the_link_still_works(office: Office) -> None:
+async def test_wrong_input_is_shown_again_and_the_link_still_works(office: Office) -> None:
     token = await sign_in.first_link(office.storage.tables, NOW)
     assert token
     answer = await welcome(office, token, address=NEW, password="short")
@@ -300,7 +300,7 @@ async def test_one_of_ones_own_browsers_can_be_signed_out_and_nobody_elses(offic
 
 
 @pytest.mark.parametrize("age", [SESSION_IDLE, SESSION_LASTS])
-async def test_a_session_ends_by_itself(office: Office, age: timedelta) -> None:
+async def test_a_session_expires(office: Office, age: timedelta) -> None:
     worker = await sign_in_as(office, Role.VIEWER)
     token = worker.browser.cookies["__Host-postroom"]
     tables, late = office.storage.tables, NOW + age + timedelta(seconds=1)

@@ -61,7 +61,7 @@ async def test_a_message_shows_what_came_back_with_its_share(editor: Worker) -> 
 
 async def test_a_message_of_test_mode_has_nothing_to_come_back(editor: Worker) -> None:
     page = await shown(editor, await returned.sent_to(editor, 1, is_test=True))
-    assert "What came back" not in page
+    assert "Delivery reports" not in page
 
 
 async def test_bounces_are_shown_by_reason_with_the_servers_words(editor: Worker) -> None:
@@ -71,7 +71,7 @@ async def test_bounces_are_shown_by_reason_with_the_servers_words(editor: Worker
     assert "550 5.1.1 &lt;b&gt;mailbox&lt;/b&gt; unavailable" in answer.text  # as text, not as HTML
     page = await shown(editor, f"{path}/feedback")
     assert page.index("no such mailbox") < page.index("mailbox full")  # the most frequent first
-    for words in ("address does not exist", "temporary problem", "refused because of us"):
+    for words in ("address does not exist", "temporary problem", "refused for reasons on our side"):
         assert words in page
     assert returned.BLOCKED.words in page
 
@@ -164,10 +164,10 @@ def test_a_share_has_a_decimal_where_it_matters(part: int, whole: int, text: str
 # --- Paused by itself ----------------------------------------------------------------------------
 
 
-async def test_a_message_that_paused_by_itself_says_why_and_what_to_do(editor: Worker) -> None:
+async def test_a_message_paused_automatically_shows_why_and_what_to_do(editor: Worker) -> None:
     path = await returned.sent_to(editor, 3, Status.PAUSED, **SELF_PAUSED)
     page = await shown(editor, path)
-    assert "30 of 120 emails were refused because of us" in page
+    assert "30 of 120 emails were refused for reasons on our side" in page
     assert returned.CAUSE.words in page
     assert "postroom doctor --domain" in page
     assert 'id="act-resume"' in page
@@ -176,17 +176,19 @@ async def test_a_message_that_paused_by_itself_says_why_and_what_to_do(editor: W
 
 async def test_the_overview_alerts_until_the_message_is_resumed(editor: Worker) -> None:
     path = await returned.sent_to(editor, 3, Status.PAUSED, **SELF_PAUSED)
-    assert "“New lectures” paused by itself: 30 of 120 emails" in await shown(editor, "/admin")
+    assert "“New lectures” was paused automatically: 30 of 120 emails" in await shown(
+        editor, "/admin"
+    )
     assert (await editor.post(f"{path}/resume")).status_code == 303
-    assert "paused by itself" not in await shown(editor, "/admin")
+    assert "was paused automatically" not in await shown(editor, "/admin")
     assert "Postroom paused this message" not in await shown(editor, path)
 
 
 async def test_the_overview_alerts_until_the_message_is_cancelled(editor: Worker) -> None:
     path = await returned.sent_to(editor, 3, Status.PAUSED, **SELF_PAUSED)
-    assert "paused by itself" in await shown(editor, "/admin")
+    assert "was paused automatically" in await shown(editor, "/admin")
     assert (await editor.post(f"{path}/cancel")).status_code == 303
-    assert "paused by itself" not in await shown(editor, "/admin")
+    assert "was paused automatically" not in await shown(editor, "/admin")
 
 
 async def test_a_later_pause_by_a_person_is_not_called_our_own(editor: Worker) -> None:
@@ -202,7 +204,7 @@ async def test_a_later_pause_by_a_person_is_not_called_our_own(editor: Worker) -
     message = await stored(editor, path)
     assert (message.status, message.self_pause) == (Status.PAUSED, None)
     assert message.pause_cause == returned.CAUSE  # these refusals stay known
-    assert "paused by itself" not in await shown(editor, "/admin")
+    assert "was paused automatically" not in await shown(editor, "/admin")
 
 
 async def test_a_complaint_after_delivery_counts_as_both(editor: Worker) -> None:

@@ -68,9 +68,7 @@ async def test_after_a_mistake_the_page_opens_at_the_field(
 
 
 @pytest.mark.parametrize("purpose", ["ask", "keep", "suppress"])
-async def test_only_people_who_are_said_to_have_confirmed_need_a_basis(
-    editor: Worker, purpose: str
-) -> None:
+async def test_only_people_imported_as_confirmed_need_a_basis(editor: Worker, purpose: str) -> None:
     _path, job = await looked_over(editor, GOOD, purpose=purpose, basis="")
     assert job.is_rehearsed
 
@@ -83,7 +81,7 @@ async def test_an_import_without_a_confirmation_is_no_dead_end(editor: Worker) -
     file = GOOD + "eve@contoso.edu,Eve,\n"
     assert (await brought_in(editor, file, **KEEP)).added == 2
     path, job = await looked_over(editor, file)
-    assert (job.added, job.already, job.confirmed, job.gone) == (0, 2, 2, 1)
+    assert (job.added, job.already, job.confirmed, job.unsubscribed) == (0, 2, 2, 1)
     page = (await editor.get(path)).text
     assert "would be confirmed" in page
     assert f"Import into {LIST}" in page
@@ -144,10 +142,10 @@ async def test_people_are_asked_first_and_the_number_of_emails_is_named(editor: 
 # --- What the page shows ------------------------------------------------------------------------
 
 
-async def test_what_is_in_the_file_twice_mended_or_mistyped_is_told(editor: Worker) -> None:
+async def test_duplicate_corrected_and_mistyped_rows_are_reported(editor: Worker) -> None:
     rows = "ada@contoso.edu,,\nmailto:eve@contoso.edu,,\nfay@gmial.com,,\n"
     path, job = await looked_over(editor, GOOD + rows)
-    assert (job.added, job.already, job.twice, job.mended, job.mistyped) == (4, 0, 1, 1, 1)
+    assert (job.added, job.already, job.duplicates, job.corrected, job.mistyped) == (4, 0, 1, 1, 1)
     page = (await editor.get(path)).text
     for words in (
         "duplicates in the file",

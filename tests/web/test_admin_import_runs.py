@@ -186,7 +186,7 @@ async def test_only_two_run_at_once_and_the_third_waits_for_its_turn(
     assert sum(job.added for job in found) == 3000
 
 
-async def test_a_worker_that_stops_records_its_group_and_another_one_goes_on(
+async def test_a_worker_that_stops_records_its_group_and_another_one_continues(
     editor: Worker, gate: Gate
 ) -> None:
     path, _ = await looked_over(editor, MANY, **ADDRESS_ALONE)
@@ -226,7 +226,7 @@ async def test_the_newest_import_stands_first(editor: Worker) -> None:
     assert page.index("second.csv") < page.index("first.csv")
 
 
-async def test_a_viewer_may_look_at_imports_and_no_more(editor: Worker) -> None:
+async def test_a_viewer_may_only_view_imports(editor: Worker) -> None:
     path, _ = await looked_over(editor, GOOD + "nobody,,\n")
     viewer = await sign_in_as(editor.office, Role.VIEWER)
     for each in ("/admin/imports", path, f"{path}/live", f"{path}/report/export"):

@@ -162,9 +162,9 @@ async def test_a_name_that_a_browser_sends_stays_a_name(editor: Worker) -> None:
         ("email", "7", "Choose the column with the email addresses"),
         ("email", "", "Choose the column with the email addresses"),
         ("name-1", "First name", "cannot be an attribute"),
-        ("name-1", "city", "Another column is already called city"),
+        ("name-1", "city", "Two columns are called city"),
         ("name-1", "since", "Choose another name"),
-        ("basis", " ", "Say why these people may be mailed"),
+        ("basis", " ", "Say why you are allowed to email these people"),
         ("basis", "x" * 400, "Use at most"),
         ("purpose", "sell", "Choose what to do with these people"),
     ],
@@ -187,7 +187,7 @@ async def test_a_dry_run_counts_and_adds_nobody(editor: Worker) -> None:
     rows = "eve@contoso.edu,Eve,\nnobody,,\nada@contoso.edu,again,\n"
     path, job = await looked_over(editor, GOOD + rows)
     assert job.is_rehearsed
-    assert (job.added, job.twice, job.gone, job.bad) == (2, 1, 1, 1)
+    assert (job.added, job.duplicates, job.unsubscribed, job.bad) == (2, 1, 1, 1)
     assert await stored(editor, "ada@contoso.edu") is None
     page = (await editor.get(path)).text
     assert "Add 2 people to contoso1" in page
@@ -263,13 +263,15 @@ async def test_encodings_and_delimiters_are_found_out(
     assert ada.attributes["city"] == "Köln"
 
 
-async def test_who_left_is_not_brought_back_and_stands_in_the_report(editor: Worker) -> None:
+async def test_people_who_unsubscribed_are_not_added_again_and_are_in_the_report(
+    editor: Worker,
+) -> None:
     await gone_person(editor, "ada@contoso.edu")
     job = await brought_in(editor, GOOD + "=nobody,,\n")
-    assert (job.added, job.gone, job.bad) == (1, 1, 1)
+    assert (job.added, job.unsubscribed, job.bad) == (1, 1, 1)
     gone = await stored(editor, "ada@contoso.edu")
     assert gone
-    assert gone.gone is InactiveReason.LEFT
+    assert gone.inactive_reason is InactiveReason.UNSUBSCRIBED
     answer = await editor.get(f"/admin/imports/{job.id}/report/export")
     assert "attachment" in answer.headers["content-disposition"]
     assert answer.content.startswith(codecs.BOM_UTF8)  # or it is read as Windows-1252
@@ -281,7 +283,7 @@ async def test_who_left_is_not_brought_back_and_stands_in_the_report(editor: Wor
     assert report["4"][0] == "'=nobody"  # a spreadsheet must not run it
 
 
-async def test_our_own_export_comes_back_as_it_was(editor: Worker) -> None:
+async def test_our_own_export_is_imported_unchanged(editor: Worker) -> None:
     rows = "email,subscription,since\na@contoso.edu,verified,x\nb@contoso.edu,unverified,x\n"
     path = await uploaded(editor, rows + "c@contoso.edu,bounced,x\n")
     assert "people who unsubscribed are not added" in (await editor.get(f"{path}/columns")).text
@@ -290,7 +292,7 @@ async def test_our_own_export_comes_back_as_it_was(editor: Worker) -> None:
     await settled(editor, path)
     await editor.post(f"{path}/start")
     job = await settled(editor, path)
-    assert (job.added, job.gone) == (2, 1)
+    assert (job.added, job.unsubscribed) == (2, 1)
     unverified = await stored(editor, "b@contoso.edu")
     assert unverified
     assert not unverified.verified
@@ -308,7 +310,7 @@ async def test_people_to_suppress_leave_or_are_marked_before_they_ever_come(
     assert (job.added, job.already, job.bad) == (2, 1, 1)
     there = await stored(editor, "ada@contoso.edu")
     assert there
-    assert there.gone is None
+    assert there.inactive_reason is None
     assert "Keep 2 people off contoso1" in (await editor.get(path)).text
     await editor.post(f"{path}/start")
     job = await settled(editor, path)
@@ -316,11 +318,15 @@ async def test_people_to_suppress_leave_or_are_marked_before_they_ever_come(
     for address in ("ada@contoso.edu", "bob@contoso.edu"):
         one = await stored(editor, address)
         assert one
-        assert (one.gone, one.verified, one.attributes) == (InactiveReason.REMOVED, False, {})
+        assert (one.inactive_reason, one.verified, one.attributes) == (
+            InactiveReason.REMOVED,
+            False,
+            {},
+        )
     eve = await stored(editor, "eve@contoso.edu")
     assert eve
-    assert eve.gone is InactiveReason.LEFT  # what was known of her still holds
+    assert eve.inactive_reason is InactiveReason.UNSUBSCRIBED  # what was known of her still holds
     people = await counts.read(tables, LIST)
-    assert (people.verified, people.unverified, people.gone) == (0, 0, 3)
+    assert (people.verified, people.unverified, people.inactive) == (0, 0, 3)
     again = await brought_in(editor, GOOD)
-    assert (again.added, again.gone) == (0, 2)
+    assert (again.added, again.unsubscribed) == (0, 2)

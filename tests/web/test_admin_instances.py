@@ -90,7 +90,9 @@ async def test_the_limits_are_set_and_a_stale_form_is_refused(owner: Worker) -> 
     assert fields_of(await shown(owner), SET) == now
 
 
-async def test_without_senders_the_overview_is_calm_if_one_starts_by_itself(owner: Worker) -> None:
+async def test_without_senders_the_overview_warns_of_nothing_if_one_starts_automatically(
+    owner: Worker,
+) -> None:
     assert "No sender is running, so nothing is sent." in await shown(owner, "/admin")
     await instances.write(owner.office.storage.tables, [SUPERVISOR])
     assert "No sender is running" not in await shown(owner, "/admin")
@@ -104,7 +106,7 @@ async def test_a_full_disk_is_an_alarm_that_needs_no_write(owner: Worker) -> Non
         owner, "/admin"
     )
     context.full_disk.heard_at = NOW.timestamp() - FULL_S - 1
-    assert "Sending was paused and has continued." in await shown(owner, "/admin")
+    assert "Sending was paused and has resumed." in await shown(owner, "/admin")
     context.storage.troubles = Troubles(full_at=NOW.timestamp())  # our own writes
     assert "so sending is paused" in await shown(owner, "/admin")
 

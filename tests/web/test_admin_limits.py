@@ -77,19 +77,19 @@ async def test_all_mails_come_first_and_each_limit_says_how_many_senders_share_i
     assert ">1,000,000<" in third
 
 
-async def test_a_limit_that_cannot_be_read_is_told_and_can_be_set_again(owner: Worker) -> None:
+async def test_a_limit_that_cannot_be_read_is_reported_and_can_be_set_again(owner: Worker) -> None:
     await put(owner, ALL_MAILS)
     tables = owner.office.storage.tables
     row = await tables.get("service", "limit", TRANSPORT)
     assert row
     await tables.upsert("service", "limit", TRANSPORT, {**row.properties, "Format": 99})
-    assert "no emails are sent until it can" in await shown(owner)
+    assert "so no emails are being sent" in await shown(owner)
     typed = fields_of(await shown(owner, change=TRANSPORT), SET) | {"mails_per_second": "5"}
     assert (await owner.post(SET, **typed)).status_code == 303
     assert await stored(owner) == [RateLimit(TRANSPORT, 5.0)]
 
 
-async def test_a_limit_to_be_changed_stands_in_the_form(owner: Worker) -> None:
+async def test_a_limit_to_be_changed_is_in_the_form(owner: Worker) -> None:
     await put(owner, ALL_MAILS, RateLimit(DOMAIN, 12_345.5))
     of_all = fields_of(await shown(owner, change=TRANSPORT), SET)
     assert of_all | {"once": "", "etag": ""} == {
@@ -164,7 +164,7 @@ GOOD = {"domain": DOMAIN, "mails_per_second": "20", "connections": "4"}
         ),
     ],
 )
-async def test_wrong_input_is_told_beside_its_field_and_nothing_typed_is_lost(
+async def test_wrong_input_is_reported_beside_its_field_and_nothing_typed_is_lost(
     owner: Worker, typed: dict[str, str], field: str, sentence: str
 ) -> None:
     sent = fields_of(await shown(owner), SET) | GOOD | typed
@@ -177,7 +177,7 @@ async def test_wrong_input_is_told_beside_its_field_and_nothing_typed_is_lost(
     assert await stored(owner) == []
 
 
-async def test_every_field_that_is_wrong_is_told_at_once(owner: Worker) -> None:
+async def test_every_field_that_is_wrong_is_reported_at_once(owner: Worker) -> None:
     answer = await owner.post(SET, domain="x", mails_per_second="x", connections="x")
     for field in ("domain", "mails_per_second", "connections"):
         assert f'id="{field}-mistake"' in answer.text
@@ -188,13 +188,13 @@ async def test_one_limit_too_many_is_refused_with_a_sentence(owner: Worker) -> N
     sent = fields_of(await shown(owner), SET) | GOOD
     answer = await owner.post(SET, **sent)
     assert answer.status_code == 422
-    assert f"There are {LIMITS_MAX} limits already; clear one." in answer.text
+    assert f"There are already {LIMITS_MAX} limits; clear one." in answer.text
     assert fields_of(answer.text, SET) == sent
     await owner.post("/admin/limits/d7.contoso.edu/clear")
     assert (await owner.post(SET, **sent)).status_code == 303
 
 
-async def test_what_storage_did_not_take_comes_back_and_can_be_sent_again(
+async def test_a_form_that_storage_refused_is_shown_again_and_can_be_resubmitted(
     owner: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> None:

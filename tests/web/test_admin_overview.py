@@ -15,6 +15,7 @@ from postroom.domain.message import Status
 from postroom.records import dead_letters, messages, webhooks
 from postroom.records.names import MAIL_QUEUE
 from postroom.records.webhooks import WebhookCounts
+from postroom.web.admin.audience import FRESH_FOR, AudienceCache
 from postroom.web.admin.overview import MESSAGES_SEARCHED
 from tests.web.drafts import etag_of, written
 from tests.web.office import NOW
@@ -36,12 +37,38 @@ async def scheduled(editor: Worker, subject: str) -> str:
     return path.rpartition("/")[2]
 
 
+async def test_the_audience_comes_before_the_machine(editor: Worker) -> None:
+    assert "<b>0</b><span>confirmed subscriptions</span>" in (await editor.get("/admin")).text
+    await editor.office.join(verified=True)
+    page = (await editor.get("/admin")).text
+    assert "<b>1</b><span>confirmed subscription</span>" in page
+    assert "joined in the last 30 days" in page
+    assert page.index("confirmed subscription") < page.index("Recently sent")
+    assert page.index("Recently sent") < page.index("senders running")
+
+
+async def test_the_audience_is_counted_again_only_after_a_while(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as worker:
+        tables = worker.office.storage.tables
+        cache = AudienceCache()
+        assert (await cache.read(tables, NOW)).confirmed == 0
+        await worker.office.join(verified=True)
+        assert (await cache.read(tables, NOW + FRESH_FOR / 2)).confirmed == 0
+        assert (await cache.read(tables, NOW + FRESH_FOR)).confirmed == 1
+        earlier = NOW - timedelta(hours=1)
+        await cache.read(tables, earlier)  # the clock was set back
+        assert cache.is_fresh(earlier)
+        assert not cache.is_fresh(NOW)
+
+
 async def write_drafts(editor: Worker, count: int) -> None:
     for _draft in range(count):
         await written(editor, subject="A later draft")
 
 
-async def test_what_goes_out_next_is_shown_whatever_was_written_since(editor: Worker) -> None:
+async def test_the_next_scheduled_message_is_shown_whatever_was_written_since(
+    editor: Worker,
+) -> None:
     await scheduled(editor, "The yearly letter")
     await write_drafts(editor, MESSAGES_SEARCHED)
     page = (await editor.get("/admin")).text
@@ -71,7 +98,7 @@ async def test_drafts_are_counted_as_far_as_the_page_says(editor: Worker) -> Non
     assert "<b>30</b><span>drafts among the newest 30 messages</span>" in page
 
 
-async def test_dead_letters_are_told_by_reason_and_nobody_is_said_to_be_on_hold_who_is_not(
+async def test_dead_letters_are_listed_by_reason_and_only_held_recipients_are_called_held(
     editor: Worker,
 ) -> None:
     queues = editor.office.storage.queues
@@ -79,7 +106,7 @@ async def test_dead_letters_are_told_by_reason_and_nobody_is_said_to_be_on_hold_
     await bury(editor, MAIL_QUEUE, "2012-10-15,634852858215726983,ada,0", Reason.MALFORMED)
     page = (await editor.get("/admin")).text
     assert "1 work item could not be processed" in page
-    assert "not a work item of Postroom" in page
+    assert "not a Postroom work item" in page
     assert "on hold" not in page
     await bury(editor, MAIL_QUEUE, "2026-11-15,123,ada,0,4", Reason.NO_CONTENT)
     page = (await editor.get("/admin")).text

@@ -119,8 +119,8 @@ async def test_another_address_takes_the_place_of_the_old_one(editor: Worker) ->
     moved, old = await stored(editor, "ada@contoso.edu"), await stored(editor, ADDRESS)
     assert moved
     assert old
-    assert (moved.attributes, moved.gone) == ({"city": "Köln"}, None)
-    assert old.gone is InactiveReason.REMOVED
+    assert (moved.attributes, moved.inactive_reason) == ({"city": "Köln"}, None)
+    assert old.inactive_reason is InactiveReason.REMOVED
 
 
 async def test_a_move_to_another_list_leaves_the_old_one(editor: Worker) -> None:
@@ -132,7 +132,7 @@ async def test_a_move_to_another_list_leaves_the_old_one(editor: Worker) -> None
     old, new = await stored(editor, ADDRESS), await stored(editor, ADDRESS, SECOND)
     assert old
     assert new
-    assert (old.gone, new.gone) == (InactiveReason.REMOVED, None)
+    assert (old.inactive_reason, new.inactive_reason) == (InactiveReason.REMOVED, None)
 
 
 async def test_an_address_that_somebody_has_cannot_be_taken(editor: Worker) -> None:
@@ -158,7 +158,7 @@ async def test_an_address_that_left_is_taken_only_by_the_tick(editor: Worker) ->
     assert (await editor.post(path, **wanted, bring_back="yes")).status_code == 303
     back = await stored(editor, "ada@contoso.edu")
     assert back
-    assert back.gone is None
+    assert back.inactive_reason is None
 
 
 async def test_of_two_who_edit_one_person_the_second_sees_both_versions(editor: Worker) -> None:
@@ -187,7 +187,9 @@ async def test_a_move_from_a_stale_form_changes_nothing(editor: Worker) -> None:
     assert await stored(editor, "ada@contoso.edu") is None
 
 
-async def test_an_edit_of_somebody_who_left_meanwhile_loses_nothing_typed(editor: Worker) -> None:
+async def test_an_edit_of_somebody_who_unsubscribed_meanwhile_loses_nothing_typed(
+    editor: Worker,
+) -> None:
     one = await join(editor, ADDRESS)
     path, fields = await edit_form(editor, ADDRESS)
     await leave(editor, one)
@@ -204,7 +206,7 @@ async def test_a_removal_asks_first_and_is_noted(editor: Worker) -> None:
     assert "Remove subscriber" in (await editor.get(f"{path}/remove")).text
     kept = await stored(editor, ADDRESS)
     assert kept
-    assert kept.gone is None
+    assert kept.inactive_reason is None
     answer = await editor.post(f"{path}/remove")
     assert (answer.headers["location"], notice_in(answer)) == (path, "removed")
     page = (await editor.get(path)).text

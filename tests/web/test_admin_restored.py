@@ -25,8 +25,8 @@ async def test_a_message_on_hold_says_why_and_what_each_button_does(editor: Work
     hold = {"restore_hold": RestoreHold(NOW, 2345)}
     path = await returned.sent_to(editor, 3, Status.PAUSED, **hold)
     page = (await editor.get(path)).text
-    assert "This message is on hold: it was restored from a backup of" in page
-    assert "Up to 2,345 people may have received it after the backup" in page
+    assert "This message is on hold because it was restored from a backup made on" in page
+    assert "Up to 2,345 people may have received it since the backup was made" in page
     assert "Some of them may get it a second time" in page
     overview = (await editor.get("/admin")).text
     assert f'id="restored-{path.rpartition("/")[2]}"' in overview
@@ -46,4 +46,4 @@ async def test_the_overview_tells_that_backups_fail_and_since_when(editor: Worke
     page = (await editor.get("/admin")).text
     assert "The last scheduled backup failed." in page
     assert "The disk is full. Last tried" in page
-    assert "The last whole backup is of" in page
+    assert "The last good backup was made on" in page

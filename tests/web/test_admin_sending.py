@@ -128,7 +128,7 @@ async def test_the_held_are_decided_on_by_a_person_who_sees_how_many(
     assert (await stored(editor, path)).revive is revive
 
 
-async def test_a_second_click_on_send_leads_to_what_goes_out_already(editor: Worker) -> None:
+async def test_a_second_click_on_send_leads_to_the_message_being_sent(editor: Worker) -> None:
     """The scheduler may be quicker than the second click."""
     path = await going_out(editor)
     before = await stored(editor, path)
@@ -138,7 +138,7 @@ async def test_a_second_click_on_send_leads_to_what_goes_out_already(editor: Wor
 
 
 @pytest.mark.parametrize("page", ["write", "send", "schedule", "delete"])
-async def test_what_goes_out_cannot_be_edited_any_more(editor: Worker, page: str) -> None:
+async def test_a_message_being_sent_can_no_longer_be_edited(editor: Worker, page: str) -> None:
     path = await going_out(editor)
     assert (await editor.get(f"{path}/{page}")).headers["location"] == path
     before = await stored(editor, path)

@@ -14,7 +14,7 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.user import Role
 from postroom.mail.spam.finding import SpamPlace, SpamSign, SpamWeight
 from postroom.records import lists
-from postroom.web.admin.messages.spam_advice import PLACES, SENTENCES, TITLES
+from postroom.web.spam_advice import PLACES, SENTENCES, TITLES
 from tests.web.drafts import GOOD, written
 from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work

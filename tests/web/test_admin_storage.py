@@ -212,7 +212,7 @@ async def test_ranges_prefixes_and_properties_filter(owner: Worker) -> None:
     assert "ada@" not in str((await owner.get(table)).url)
 
 
-async def test_a_filter_that_matches_little_says_that_it_goes_on(tmp_path: Path) -> None:
+async def test_a_filter_that_matches_little_says_that_there_may_be_more(tmp_path: Path) -> None:
     class Hasty(MovableClock):
         """Every look at it takes longer than a search may."""
 
@@ -305,7 +305,7 @@ async def test_a_row_is_created_once_with_types(owner: Worker) -> None:
     assert (await row_of(owner)).properties == {"Is": True}
     again = await owner.post(f"{SERVICE}/new", **new, **{"new-value-0": "false"})
     assert again.status_code == 422
-    assert "There is a row with these keys already." in again.text
+    assert "There is already a row with these keys." in again.text
     assert (await owner.post(f"{SERVICE}/new", **new | {"key": "a/b"})).status_code == 422
     assert (await row_of(owner)).properties == {"Is": True}
 

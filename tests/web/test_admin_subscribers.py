@@ -68,22 +68,22 @@ async def test_a_domain_in_another_script_is_found_while_it_is_typed(editor: Wor
         assert shown(page.text) == ["info@münchen.example"], typed
 
 
-async def test_standing_narrows_the_search(editor: Worker) -> None:
+async def test_the_status_narrows_the_search(editor: Worker) -> None:
     await join(editor, "ada@contoso.edu")
     await join(editor, "bob@contoso.edu", verified=False)
     await leave(editor, await join(editor, "eve@contoso.edu"))
-    for standing, expected in [
+    for status, expected in [
         ("all", ["ada@contoso.edu", "bob@contoso.edu", "eve@contoso.edu"]),
         ("verified", ["ada@contoso.edu"]),
         ("unverified", ["bob@contoso.edu"]),
-        ("gone", ["eve@contoso.edu"]),
+        ("inactive", ["eve@contoso.edu"]),
         ("nonsense", ["ada@contoso.edu", "bob@contoso.edu", "eve@contoso.edu"]),
     ]:
-        page = await editor.get("/admin/subscribers", list=LIST, standing=standing)
-        assert shown(page.text) == expected, standing
+        page = await editor.get("/admin/subscribers", list=LIST, status=status)
+        assert shown(page.text) == expected, status
 
 
-async def test_pages_go_on_by_key_and_no_address_stands_in_a_link(editor: Worker) -> None:
+async def test_pages_continue_by_key_and_no_address_is_in_a_link(editor: Worker) -> None:
     for number in range(120):
         await join(editor, f"student{number:03}@contoso.edu")
     path, found = f"/admin/subscribers?list={LIST}", list[str]()
@@ -113,7 +113,7 @@ class CountingTables(MemoryTables):
         return page
 
 
-async def test_a_rare_standing_costs_no_more_than_a_common_one() -> None:
+async def test_a_rare_status_costs_no_more_than_a_common_one() -> None:
     tables = CountingTables(TABLES)
     mailing_list = MailingList(name=LIST, description="", sender="a@b.example", created_at=NOW)
     await lists.create(tables, mailing_list)
@@ -123,19 +123,19 @@ async def test_a_rare_standing_costs_no_more_than_a_common_one() -> None:
             for n in range(start, min(start + 49, 7000))
         ]
         await subscribers.join_together(tables, people, NOW)
-    shelf = await subscribers.scan_people(tables, LIST, standing=SubscriberFilter.GONE, limit=50)
+    shelf = await subscribers.scan_people(tables, LIST, filter_=SubscriberFilter.INACTIVE, limit=50)
     assert (shelf.people, shelf.looked_at, shelf.next) == ([], 3000, "s02999@contoso.edu")
     assert tables.rows <= subscribers.ROWS_READ_MAX
     looks = 1
     while shelf.next:
         shelf = await subscribers.scan_people(
-            tables, LIST, standing=SubscriberFilter.GONE, after=shelf.next, limit=50
+            tables, LIST, filter_=SubscriberFilter.INACTIVE, after=shelf.next, limit=50
         )
         looks += 1
     assert looks == 3
 
 
-async def test_a_look_that_is_not_at_its_end_says_so(
+async def test_an_incomplete_search_is_marked_as_such(
     editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscribers, "ROWS_READ_MAX", 2)
@@ -143,7 +143,7 @@ async def test_a_look_that_is_not_at_its_end_says_so(
     for number in range(5):
         await join(editor, f"student{number}@contoso.edu")
     await leave(editor, await join(editor, "zoe@contoso.edu"))
-    page = (await editor.get("/admin/subscribers", list=LIST, standing="gone")).text
+    page = (await editor.get("/admin/subscribers", list=LIST, status="inactive")).text
     for _ in range(2):
         assert shown(page) == []
         assert "Searched 2 subscribers so far" in page
@@ -219,7 +219,9 @@ async def test_who_is_there_is_not_added_again(editor: Worker) -> None:
     assert kept.attributes == {"city": "Köln"}
 
 
-async def test_who_left_comes_back_only_by_the_tick_that_says_so(editor: Worker) -> None:
+async def test_people_who_unsubscribed_are_added_again_only_if_the_box_is_ticked(
+    editor: Worker,
+) -> None:
     assert 'name="bring_back"' not in (await editor.get(NEW)).text
     await leave(editor, await join(editor, ADDRESS))
     answer = await editor.post(NEW, address=ADDRESS, attributes="city=Köln", verified="yes")
@@ -229,15 +231,15 @@ async def test_who_left_comes_back_only_by_the_tick_that_says_so(editor: Worker)
     assert "city=Köln" in answer.text
     gone = await stored(editor, ADDRESS)
     assert gone
-    assert gone.gone is InactiveReason.LEFT
+    assert gone.inactive_reason is InactiveReason.UNSUBSCRIBED
     answer = await editor.post(NEW, address=ADDRESS, verified="yes", bring_back="yes")
     assert answer.status_code == 303
     back = await stored(editor, ADDRESS)
     assert back
-    assert (back.gone, back.verified) == (None, True)
+    assert (back.inactive_reason, back.verified) == (None, True)
 
 
-async def test_the_page_of_somebody_who_is_gone_leads_to_bringing_them_back(
+async def test_the_page_of_an_inactive_person_leads_to_bringing_them_back(
     editor: Worker,
 ) -> None:
     await leave(editor, await join(editor, ADDRESS))
@@ -271,15 +273,15 @@ async def test_an_export_is_a_file_that_is_safe_in_a_spreadsheet(editor: Worker)
 
 
 @pytest.mark.parametrize(
-    ("standing", "people"),
-    [("all", ["a", "b", "e"]), ("verified", ["a"]), ("unverified", ["b"]), ("gone", ["e"])],
+    ("status", "people"),
+    [("all", ["a", "b", "e"]), ("verified", ["a"]), ("unverified", ["b"]), ("inactive", ["e"])],
 )
 async def test_an_export_has_whom_it_was_asked_for(
-    editor: Worker, standing: str, people: list[str]
+    editor: Worker, status: str, people: list[str]
 ) -> None:
     await join(editor, "a@contoso.edu")
     await join(editor, "b@contoso.edu", verified=False)
     await leave(editor, await join(editor, "e@contoso.edu"))
-    answer = await editor.get("/admin/subscribers/export", list=LIST, standing=standing)
+    answer = await editor.get("/admin/subscribers/export", list=LIST, status=status)
     lines = answer.text.splitlines()[1:]
     assert [line.partition("@")[0] for line in lines] == people

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from postroom.domain.user import Role
-from tests.web.drafts import fields_in, said_by, stored
+from postroom.records import bodies
+from tests.web.drafts import etag_of, fields_in, said_by, stored
 from tests.web.office import LIST
 from tests.web.signed_in import Worker, at_work, notice_in
 from tests.web.test_admin_blocks import new_form, order, pressed, saved
@@ -52,12 +54,21 @@ def fields_in_new(page: str) -> dict[str, str]:
     )
 
 
-async def test_changing_a_template_changes_no_message(editor: Worker) -> None:
+@pytest.mark.parametrize("is_scheduled", [False, True], ids=["draft", "scheduled"])
+async def test_changing_a_template_changes_no_message(editor: Worker, is_scheduled: bool) -> None:
+    await editor.office.join(verified=True)
     kept = await created(editor, "Ours", **{"from": "letter"})
     template_id = kept.rpartition("/")[2]
     begun = fields_in((await editor.get("/admin/messages/new", template=template_id)).text)
     path = await saved(editor, begun | {"subject": "Hello"})
+    if is_scheduled:
+        when = {"date": "2119-11-17", "time": "09:00", "zone": "UTC"}
+        etag = etag_of((await editor.get(f"{path}/schedule")).text)
+        answer = await editor.post(f"{path}/schedule", etag=etag, **when)
+        assert answer.status_code == 303, answer.text
     before = await said_by(editor, path)
+    row = await stored(editor, path)
+    assert row.status == ("pending" if is_scheduled else "draft")
     fields = template_fields((await editor.get(kept)).text)
     block = order(fields)[0]
     changed = fields | {f"{block}-text": "Other words", "theme-link": "#000000"}
@@ -65,6 +76,7 @@ async def test_changing_a_template_changes_no_message(editor: Worker) -> None:
     assert (answer.status_code, notice_in(answer)) == (303, "saved")
     assert "Other words" in (await editor.get(f"{kept}/preview")).text
     assert await said_by(editor, path) == before
+    assert await stored(editor, path) == row
 
 
 async def test_two_people_who_change_a_template_see_each_other(editor: Worker) -> None:
@@ -118,9 +130,23 @@ async def test_a_snippet_is_added_to_a_message(editor: Worker) -> None:
     fields = await new_form(editor)
     ours = len(order(fields))
     typed = {"snippet": kept.rpartition("/")[2]}
-    fields = await pressed(editor, fields, "snippet", **typed)
-    assert len(order(fields)) == ours + 3
-    assert len(set(order(fields))) == ours + 3
+    answer = await editor.post("/admin/messages/blocks", **fields | typed | {"op": "snippet"})
+    added = fields_in(answer.text)
+    assert len(order(added)) == ours + 3
+    assert len(set(order(added))) == ours + 3
+    assert f'data-touched="{order(added)[ours]}"' in answer.text
+    assert order(await pressed(editor, added, "undo")) == order(fields)
+
+
+async def test_a_snippet_has_no_design_of_its_own(editor: Worker) -> None:
+    kept = await created(editor, "Signature", kind="snippet", **{"from": "event"})
+    page = (await editor.get(kept)).text
+    assert 'name="theme-link"' not in page
+    fields = template_fields(page)
+    block = order(fields)[0]
+    answer = await editor.post(kept, **fields | {f"{block}-text": "With thanks"})
+    assert (answer.status_code, notice_in(answer)) == (303, "saved")
+    assert "With thanks" in (await editor.get(f"{kept}/preview")).text
 
 
 async def test_a_message_takes_the_design_of_another_template(editor: Worker) -> None:
@@ -142,10 +168,60 @@ async def test_a_form_sent_twice_creates_one_template(editor: Worker) -> None:
     assert empty.status_code == 422
 
 
-async def test_only_messages_in_blocks_become_templates(editor: Worker) -> None:
-    path = await saved(
-        editor, {"list": LIST, "subject": "Hello", "kind": "html", "body": "<p>x</p>", "text": ""}
-    )
+@pytest.mark.parametrize(
+    ("kind", "body", "shown"),
+    [
+        ("markdown", "# Hello\n\nDear *{{ name }}*\n\n---\n\n- one", ["Hello", "<em>", "<li"]),
+        ("html", "<p>one {{ name }}</p>", ["<p>one"]),
+    ],
+)
+async def test_messages_in_other_formats_become_templates(
+    editor: Worker, kind: str, body: str, shown: list[str]
+) -> None:
+    values = {"list": LIST, "subject": "Hello", "kind": kind, "body": body, "text": ""}
+    path = await saved(editor, values)
+    assert "Keep as template" in (await editor.get(path)).text
+    kept = await created(editor, "Kept", message=path.rpartition("/")[2])
+    page = (await editor.get(f"{kept}/preview")).text
+    for each in shown:
+        assert each in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("html", "<html><body><p>x</p></body></html>"),
+        ("mjml", "<mjml><mj-body><mj-text>x</mj-text></mj-body></mjml>"),
+    ],
+)
+async def test_a_whole_page_does_not_become_a_template(
+    editor: Worker, kind: str, body: str
+) -> None:
+    values = {"list": LIST, "subject": "Hello", "kind": kind, "body": body, "text": ""}
+    path = await saved(editor, values)
     answer = await editor.post(f"{TEMPLATES}/new", title="x", message=path.rpartition("/")[2])
     assert answer.status_code == 422
-    assert "Only a message in blocks" in answer.text
+    assert "whole page" in answer.text
+
+
+@pytest.mark.parametrize("kind", ["blocks", "html", "markdown", "mjml"])
+async def test_a_copy_has_everything_of_its_message(editor: Worker, kind: str) -> None:
+    bodies_of = {
+        "html": "<style>p{color:red}</style><p>x</p>",
+        "markdown": "*x*",
+        "mjml": "<mjml><mj-body><mj-text>x</mj-text></mj-body></mjml>",
+    }
+    fields = {"subject": "Hello", "preview_text": "Look", "language": "de", "text": "own text"}
+    if kind == "blocks":
+        values = await new_form(editor) | fields
+    else:
+        values = fields | {"list": LIST, "kind": kind, "body": bodies_of[kind], "on_doubt": "hold"}
+    path = await saved(editor, values)
+    answer = await editor.post(f"{path}/copy")
+    copied = answer.headers["location"].removesuffix("/write")
+    assert copied != path
+    blobs = editor.office.storage.blobs
+    first, second = await stored(editor, path), await stored(editor, copied)
+    assert await bodies.load_all(blobs, second) == await bodies.load_all(blobs, first)
+    for name in ("kind", "preview_text", "language", "on_doubt", "list_name"):
+        assert getattr(second, name) == getattr(first, name)

@@ -37,7 +37,7 @@ def rows_in(page: str) -> int:
     return page.count('class="level level-')
 
 
-async def test_nothing_yet_is_said_so(viewer: Worker) -> None:
+async def test_an_empty_page_says_that_there_are_no_traces(viewer: Worker) -> None:
     assert "No traces" in await shown(viewer)
 
 
@@ -75,7 +75,7 @@ async def test_filters_are_kept_and_links_lead_on(viewer: Worker) -> None:
 
 
 @pytest.mark.parametrize("name", ["level", "message", "person", "from", "to"])
-async def test_a_wrong_filter_comes_back_with_a_sentence(viewer: Worker, name: str) -> None:
+async def test_a_wrong_filter_is_shown_again_with_a_sentence(viewer: Worker, name: str) -> None:
     answer = await viewer.get("/admin/traces", **{name: "wrong one"})
     assert answer.status_code == 422
     assert f'href="#{name}"' in answer.text
@@ -117,4 +117,4 @@ async def test_a_message_leads_to_its_story_and_a_recipient_to_theirs(viewer: Wo
     assert "Sender sender 1 stopped" in delivery
     assert "sender 2" not in delivery
     held = await shown(viewer, f"{path}/story", delivery="0.1")
-    assert "held until a person decides" in held
+    assert "held until somebody decides" in held

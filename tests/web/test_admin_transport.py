@@ -71,7 +71,7 @@ async def test_a_transport_that_works_is_described_without_its_password(tmp_path
         await sender(viewer, "one")
         page = await shown(viewer)
         assert SMTP["transport"] in page
-        assert "sending without a problem" in page
+        assert "sending normally" in page
         assert "Test this transport" not in page  # for owners
 
 

@@ -260,7 +260,7 @@ async def test_guessing_the_password_of_an_open_browser_has_a_limit(
     boss: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wrong(*_: object) -> None:
-        raise sign_in.WrongPassword("That is not your current password.")
+        raise sign_in.WrongPassword("This is not your current password.")
 
     monkeypatch.setattr(sign_in, "change_password", wrong)
     fields = {"old_password": "a guess", "new_password": "another good one"}

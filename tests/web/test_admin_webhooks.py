@@ -149,7 +149,7 @@ async def test_a_test_post_is_counted_as_unknown_and_changes_nothing(
     owner: Worker, provider: Provider
 ) -> None:
     page = (await owner.post(f"{PAGE}/{provider.value}/test")).text
-    assert "A test post with the right proof was accepted" in card_of(page, provider)
+    assert "A correctly signed test request was accepted" in card_of(page, provider)
     assert "nothing received yet" in card_of(page, provider)  # by the provider itself
     counts = await counts_of(owner, provider)
     assert (counts.events, counts.unknown, counts.refused) == (0, 1, 0)

@@ -136,7 +136,7 @@ async def test_a_message_to_nobody_is_not_sent_and_the_way_out_is_shown(
     assert (await stored(editor, path)).status is Status.DRAFT
 
 
-async def test_a_scheduled_message_can_be_sent_now_by_a_control_of_its_own(
+async def test_a_scheduled_message_can_be_sent_now_with_a_separate_button(
     editor: Worker,
 ) -> None:
     path, etag = await scheduled(editor)

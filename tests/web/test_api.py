@@ -145,7 +145,7 @@ async def test_who_is_gone_may_sign_up_again(service: Service) -> None:
     assert (await service.call()).status_code == 202
     back = await service.subscriber()
     assert back is not None
-    assert (back.gone, back.verified) == (None, False)
+    assert (back.inactive_reason, back.verified) == (None, False)
     assert await service.items() == 1
 
 

@@ -64,12 +64,13 @@ async def test_the_summary_has_every_number(owner: Worker) -> None:
     assert found["paused_because"] is None
 
 
-async def test_a_message_that_paused_by_itself_says_why(owner: Worker) -> None:
+async def test_a_message_paused_automatically_has_the_reason(owner: Worker) -> None:
     more = {"pause_cause": returned.CAUSE, "is_self_paused": True}
     path = await returned.sent_to(owner, 1, Status.PAUSED, **more)
     found = await call(owner, f"{api_path(path)}/feedback")
     words = returned.CAUSE.words
-    assert found["paused_because"] == {"refused": 30, "ended": 120, "words": words}
+    cause = {"refused": 30, "ended": 120, "words": words, "is_too_large": False}
+    assert found["paused_because"] == cause
     await owner.post(f"{path}/resume")
     assert (await call(owner, f"{api_path(path)}/feedback"))["paused_because"] is None
 

@@ -155,7 +155,7 @@ async def test_a_key_is_printable_and_short(program: Program, key: str) -> None:
     assert problem(response, 422)["field"] == "Idempotency-Key"
 
 
-async def test_a_refused_call_may_be_mended_under_the_same_key(program: Program) -> None:
+async def test_a_refused_call_may_be_corrected_under_the_same_key(program: Program) -> None:
     path, sent = CREATIONS["list"]
     await program.make(path, sent)
     program.clock.move(1)
@@ -274,7 +274,9 @@ async def test_after_a_day_a_key_is_new_again(program: Program) -> None:
     assert first["ref"] != second["ref"]
 
 
-async def test_the_sweep_forgets_what_is_a_day_old_and_nothing_younger(program: Program) -> None:
+async def test_the_sweep_deletes_notes_that_are_a_day_old_and_no_newer_ones(
+    program: Program,
+) -> None:
     path, sent = CREATIONS["message"]
     await program.make(path, sent, idempotency_key="old")
     program.clock.move(DAY_S / 2)

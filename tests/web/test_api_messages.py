@@ -198,13 +198,13 @@ async def test_a_deleted_draft_leaves_nothing(program: Program) -> None:
     assert await program.storage.blobs.list(ref) == ([], None)
 
 
-async def test_a_draft_whose_writer_died_can_be_seen_mended_and_deleted(program: Program) -> None:
+async def test_a_draft_whose_writer_died_can_be_shown_edited_and_deleted(program: Program) -> None:
     ref = (await program.make("/messages", DRAFT))["ref"]
     await bodies.delete_all(program.storage.blobs, ref)
     assert (await program.get(f"/messages/{ref}"))["text"] is None
     sent = {"text": "Again", "html": None}
-    mended = await program.call("PATCH", f"/messages/{ref}", sent, if_match="*")
-    assert mended.json()["text"] == "Again"
+    edited = await program.call("PATCH", f"/messages/{ref}", sent, if_match="*")
+    assert edited.json()["text"] == "Again"
     assert (await program.call("DELETE", f"/messages/{ref}", if_match="*")).status_code == 204
 
 
@@ -261,7 +261,7 @@ async def test_a_message_that_waits_for_the_mail_server_says_why(program: Progra
     assert (await program.get(path))["mail_server_troubles"] == []
 
 
-async def test_a_message_pauses_goes_on_and_is_cancelled(program: Program) -> None:
+async def test_a_message_pauses_continues_and_is_cancelled(program: Program) -> None:
     path = f"/messages/{await going_out(program, 1)}"
     for act, status in (("pause", "paused"), ("resume", "queuing"), ("cancel", "cancelled")):
         response = await program.call("POST", f"{path}/{act}")
@@ -329,7 +329,7 @@ async def test_outcomes_of_one_kind_are_found_in_any_batch(
     assert problem(await program.call("GET", f"{path}?outcome=lost"), 422)["field"] == "outcome"
 
 
-async def test_a_message_that_was_edited_goes_out_as_edited(program: Program) -> None:
+async def test_a_message_that_was_edited_is_sent_as_edited(program: Program) -> None:
     """What the sender reads is the edition that the row names."""
     ref = (await program.make("/messages", DRAFT | {"at": LATER}))["ref"]
     await program.call("PATCH", f"/messages/{ref}", {"text": "Edited"}, if_match="*")

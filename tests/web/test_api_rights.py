@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import zipfile
 from typing import Any, NamedTuple
 
 import pytest
 from fastapi import FastAPI
 
 from postroom.domain.access_key import Right
-from postroom.records.rows import all_rows
+from postroom.domain.picture import Picture, PictureFile, PictureKind
+from postroom.records.rows import all_rows, to_properties
 from postroom.storage.port import KeysAcross, Row
 from postroom.web import api
+from tests.clock import START
+from tests.picture_samples import png
 from tests.web.program import ADA, API, BOB, Program, problem
 
 
@@ -27,6 +33,8 @@ STEERING = dict.fromkeys(("unschedule", "pause", "resume", "cancel", "retry")) |
     "schedule": {"at": "now"},
     "decide": {"held": "send-again"},
 }
+PAGE = base64.b64encode(b"<p>x</p>").decode()
+FILE = {"name": "a.txt", "content": PAGE}
 OPERATIONS = [
     Operation("POST", "/subscribe", Right.SUBSCRIBE, {"list": "{name}", "email": ADA}),
     Operation("GET", "/lists", READ),
@@ -44,12 +52,29 @@ OPERATIONS = [
     Operation("GET", "/suppressions/{address}", READ),
     Operation("PUT", "/suppressions/{address}", WRITE, {"scope": "bulk"}),
     Operation("DELETE", "/suppressions/{address}", WRITE),
+    Operation("GET", "/media", READ),
+    Operation("POST", "/media", WRITE, {"content": base64.b64encode(png()).decode()}),
+    Operation("GET", "/media/{picture_id}", READ),
+    Operation("DELETE", "/media/{picture_id}", WRITE),
     Operation("GET", "/messages", READ),
     Operation("POST", "/messages", WRITE, {"list": "{name}", "subject": "x", "text": "x"}),
     Operation("GET", "/messages/{ref}", READ),
     Operation("PATCH", "/messages/{ref}", WRITE, {"subject": "x"}),
     Operation("DELETE", "/messages/{ref}", WRITE),
     *(Operation("POST", f"/messages/{{ref}}/{act}", WRITE, body) for act, body in STEERING.items()),
+    Operation("POST", "/messages/import", WRITE, {"list": "{name}", "file": PAGE}),
+    Operation("POST", "/messages/preview", READ, {"list": "{name}", "text": "x"}),
+    Operation("POST", "/messages/{ref}/preview", READ, {}),
+    Operation("GET", "/messages/{ref}/source", READ),
+    Operation("GET", "/messages/{ref}/attachments", READ),
+    Operation("POST", "/messages/{ref}/attachments", WRITE, FILE),
+    Operation("GET", "/messages/{ref}/attachments/{attachment}", READ),
+    Operation("DELETE", "/messages/{ref}/attachments/{attachment}", WRITE),
+    Operation("GET", "/templates", READ),
+    Operation("POST", "/templates", WRITE, {"title": "x"}),
+    Operation("GET", "/templates/{id}", READ),
+    Operation("PATCH", "/templates/{id}", WRITE, {"title": "x"}),
+    Operation("DELETE", "/templates/{id}", WRITE),
     Operation("GET", "/messages/{ref}/outcomes", READ),
     Operation("GET", "/messages/{ref}/feedback", READ),
     Operation("GET", "/messages/{ref}/bounces", READ),
@@ -57,6 +82,15 @@ OPERATIONS = [
     Operation("GET", "/senders", READ),
     Operation("PATCH", "/senders", WRITE, {"max": 8}),
 ]
+PICTURE = Picture(
+    id="9" * 39,
+    name="Secret",
+    kind=PictureKind.PNG,
+    files=[PictureFile(80, 60, 100)],
+    digest="0" * 64,
+    created_at=START,
+)
+_PICTURE_ROW = to_properties(PICTURE)
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: f"{o[0]} {o[1]}")
 OWN, OTHER = "contoso1", "contoso2"
 
@@ -67,6 +101,8 @@ async def furnish(program: Program) -> str:
     made = {"list": OTHER, "subject": "Secret", "text": "x", "at": "2027-01-01T09:00Z"}
     ref: str = (await program.make("/messages", made))["ref"]
     await program.call("PUT", f"/suppressions/{ADA}", {})
+    await program.make(f"/messages/{ref}/attachments", FILE)
+    await program.storage.tables.upsert("service", "media", f"picture:{PICTURE.id}", _PICTURE_ROW)
     return ref
 
 
@@ -79,7 +115,9 @@ def filled(text: Any, **names: str) -> Any:
 
 
 async def ask(program: Program, operation: Operation, ref: str, key: str) -> Any:
-    names = {"name": OTHER, "address": ADA, "ref": ref}
+    [attached] = (await program.get(f"/messages/{ref}/attachments"))["items"]
+    names = {"name": OTHER, "address": ADA, "ref": ref, "picture_id": PICTURE.id}
+    names |= {"attachment": attached["id"], "id": "event"}
     body, path = filled(operation.body, **names), filled(operation.path, **names)
     return await program.call(operation.method, path, body, key=key, if_match="*")
 
@@ -147,6 +185,8 @@ async def test_a_key_for_one_list_neither_sees_nor_touches_another(
     if operation.path in ("/lists", "/messages") and operation.method == "GET":
         shown = response.json()["items"]
         assert [each.get("name") for each in shown] == ([OWN] if operation.path == "/lists" else [])
+    elif operation.method == "GET" and operation.path.startswith("/templates"):
+        assert response.status_code == 200  # all lists use them
     else:
         problem(response, 404 if "{ref}" in operation.path else 403)
     assert "Secret" not in response.text
@@ -199,3 +239,19 @@ async def test_messages_of_other_lists_do_not_hide_the_keys_own(program: Program
         await program.make("/messages", {"list": OTHER, "subject": "x", "text": "x"})
     program.key = await program.new_key(OWN)
     assert [each["subject"] for each in await program.pages("/messages?limit=1")] == ["Mine"]
+
+
+async def test_a_key_of_some_lists_imports_pages_but_adds_nothing_to_the_media_library(
+    program: Program,
+) -> None:
+    key = await program.new_key(OWN)
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("index.html", '<img src="a.png">')
+        archive.writestr("a.png", png())
+    packed = base64.b64encode(target.getvalue()).decode()
+    refused = await program.call("POST", "/messages/import", {"list": OWN, "file": packed}, key=key)
+    problem(refused, 403)
+    assert await program.pages("/media") == []
+    page = await program.call("POST", "/messages/import", {"list": OWN, "file": PAGE}, key=key)
+    assert page.status_code == 201

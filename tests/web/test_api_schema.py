@@ -18,12 +18,16 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck
 from schemathesis.checks import not_a_server_error
+from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi import checks
 
-from postroom.actions import manage_suppressions
+from postroom.actions import manage_media, manage_suppressions, manage_templates
+from postroom.actions.attach_files import attach
 from postroom.domain.access_key import Right
 from postroom.domain.address import parse_address
+from postroom.domain.attachment import NewFile
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.message_template import TemplateKind
 from postroom.domain.suppression import SuppressionScope
 from postroom.flow import compose, subscribe
 from postroom.flow.compose import Draft
@@ -35,8 +39,10 @@ from postroom.storage.port import Blobs, Queues, Tables, Troubles
 from postroom.wakeup import WakeUps
 from postroom.web.app import create_app
 from postroom.web.context import WebContext
+from postroom.writing.ready_made import ready_made
 from tests.acting import acting
 from tests.clock import START, MovableClock
+from tests.picture_samples import png
 from tests.web.program import ADA, BOB
 
 EXAMPLES = int(os.environ.get("POSTROOM_API_EXAMPLES", "8"))  # random ones, an operation
@@ -80,7 +86,26 @@ class Refilled:
 storage = Refilled()
 context = WebContext(storage, MovableClock(), WakeUps(BELLS), Site("http://test", "secret"))
 app = create_app(context)
-schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
+# A random body may be refused for its size before anything else is noticed.
+REFUSALS = [
+    "400",
+    "401",
+    "403",
+    "404",
+    "405",
+    "406",
+    "409",
+    "412",
+    "413",
+    "415",
+    "422",
+    "428",
+    "429",
+]
+config = SchemathesisConfig.from_dict(
+    {"checks": {"negative_data_rejection": {"expected-statuses": REFUSALS}}}
+)
+schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, config=config)
 bounded = hypothesis.settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -88,6 +113,8 @@ bounded = hypothesis.settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
+
+DOT = png(1, 1)
 
 
 async def refill() -> tuple[str, dict[str, str]]:
@@ -101,10 +128,23 @@ async def refill() -> tuple[str, dict[str, str]]:
     draft = Draft(list_name=made.name, subject="News", text="Hello")
     refs = [(await compose.compose(acting(storage, START), draft)).ref for _ in range(2)]
     await compose.give_time(acting(tables, START), refs[1], START)
+    file = NewFile("programme.pdf", b"%PDF")
+    attached = await attach(acting(storage, START), refs[0], [file])
     suppressed = parse_address(ADA), SuppressionScope.BULK
     await manage_suppressions.add(acting(storage, START), context.site.secret, *suppressed)
     key, _ = await keys.create(tables, "program", (), START, tuple(Right))
-    return key, {"name": made.name, "address": ADA, "ref": refs[0]}
+    template = await manage_templates.create(
+        acting(storage, START), TemplateKind.TEMPLATE, "Ours", ready_made("letter")
+    )
+    picture = await manage_media.add(acting(storage, START), DOT, "dot.png")
+    return key, {
+        "name": made.name,
+        "address": ADA,
+        "ref": refs[0],
+        "attachment": attached.value.attachments[0].id,
+        "id": template.id,
+        "picture_id": picture.id,
+    }
 
 
 @schema.parametrize()
@@ -165,6 +205,11 @@ def test_a_version_that_a_call_needs_is_declared_as_it_is_asked_for() -> None:
         ("POST", "/api/v1/lists/{name}/subscribers"),
         ("POST", "/api/v1/messages"),
         ("POST", "/api/v1/messages/{ref}/schedule"),
+        ("POST", "/api/v1/messages/preview"),
+        ("POST", "/api/v1/messages/{ref}/preview"),
+        ("POST", "/api/v1/messages/import"),
+        ("POST", "/api/v1/templates"),
+        ("PATCH", "/api/v1/templates/{id}"),
         ("PATCH", "/api/v1/lists/{name}"),
         ("PATCH", "/api/v1/lists/{name}/subscribers/{address}"),
         ("PATCH", "/api/v1/messages/{ref}"),

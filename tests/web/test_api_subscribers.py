@@ -39,7 +39,7 @@ async def test_somebody_is_added_and_shown(program: Program) -> None:
     assert shown.json() == {
         "list": "contoso1",
         "address": "Ada@contoso.edu",
-        "standing": "verified",
+        "status": "verified",
         "verified": True,
         "since": "2026-11-15T09:00:00Z",
         "attributes": {"name": "Ada"},
@@ -86,22 +86,20 @@ async def test_who_is_there_is_not_added_twice(program: Program) -> None:
     problem(await program.call("POST", PEOPLE, {"address": ADA.upper()}), 409)
 
 
-async def test_who_left_is_brought_back_only_by_name(program: Program) -> None:
+async def test_people_who_unsubscribed_are_added_again_only_on_request(program: Program) -> None:
     await program.make(PEOPLE, {"address": ADA, "verified": True})
     await subscribe.leave(acting(program.storage, START), "contoso1", await guid_of(program, ADA))
-    assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "left"
+    assert (await program.get(f"{PEOPLE}/{ADA}"))["status"] == "unsubscribed"
     refused = problem(await program.call("POST", PEOPLE, {"address": ADA}), 409)
     assert (refused["field"], "bring_back" in refused["detail"]) == ("bring_back", True)
     await program.make(PEOPLE, {"address": ADA, "bring_back": True})
-    assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "unverified"
+    assert (await program.get(f"{PEOPLE}/{ADA}"))["status"] == "unverified"
 
 
 @pytest.mark.parametrize(
     "address", ["o'hara+x@contoso.edu", "a/b?c#d@contoso.edu", "ß%@contoso.edu"]
 )
-async def test_an_address_stands_in_the_path_percent_encoded(
-    program: Program, address: str
-) -> None:
+async def test_an_address_is_in_the_path_percent_encoded(program: Program, address: str) -> None:
     await program.make(PEOPLE, {"address": address})
     path = f"{PEOPLE}/{quote(address, safe='')}"
     assert (await program.get(path))["address"] == address
@@ -140,12 +138,12 @@ async def test_people_are_found_by_how_they_stand(program: Program) -> None:
         sent = {"address": f"{name}@contoso.edu", "verified": verified}
         await program.make(PEOPLE, sent)
     await program.call("DELETE", f"{PEOPLE}/eve@contoso.edu", if_match="*")
-    standing = {"verified": ["ada"], "unverified": ["bob", "mia"], "gone": ["eve"]}
-    standing |= {"there": ["ada", "bob", "mia"], "all": ["ada", "bob", "eve", "mia"]}
-    for word, names in standing.items():
-        found = await program.pages(f"{PEOPLE}?standing={word}&limit=1")
+    status = {"verified": ["ada"], "unverified": ["bob", "mia"], "inactive": ["eve"]}
+    status |= {"active": ["ada", "bob", "mia"], "all": ["ada", "bob", "eve", "mia"]}
+    for word, names in status.items():
+        found = await program.pages(f"{PEOPLE}?status={word}&limit=1")
         assert [one["address"].partition("@")[0] for one in found] == names
-    assert problem(await program.call("GET", f"{PEOPLE}?standing=x"), 422)["field"] == "standing"
+    assert problem(await program.call("GET", f"{PEOPLE}?status=x"), 422)["field"] == "status"
 
 
 # --- Changing -----------------------------------------------------------------------------------
@@ -158,7 +156,7 @@ async def test_a_change_needs_the_version_it_means(program: Program) -> None:
     problem(await program.call("DELETE", path), 428)
     seen = await program.etag(path)
     changed = await program.call("PATCH", path, {"verified": True}, if_match=seen)
-    assert changed.json()["standing"] == "verified"
+    assert changed.json()["status"] == "verified"
     for method in ("PATCH", "DELETE"):
         late = await program.call(method, path, {} if method == "PATCH" else None, if_match=seen)
         assert problem(late, 412)["current"] == changed.json()
@@ -178,7 +176,7 @@ async def test_who_is_gone_cannot_be_changed(program: Program) -> None:
     await program.make(PEOPLE, {"address": ADA})
     path = f"{PEOPLE}/{ADA}"
     assert (await program.call("DELETE", path, if_match="*")).status_code == 204
-    assert (await program.get(path))["standing"] == "removed"
+    assert (await program.get(path))["status"] == "removed"
     problem(await program.call("PATCH", path, {"verified": True}, if_match="*"), 409)
     problem(await program.call("DELETE", path, if_match="*"), 409)
 
@@ -199,15 +197,15 @@ async def test_a_new_address_keeps_old_links_and_leaves_the_old_one_gone(program
     guid = await guid_of(program, ADA)
     moved = await program.call("PATCH", f"{PEOPLE}/{ADA}", {"address": BOB}, if_match="*")
     assert moved.headers["location"] == f"/api/v1{PEOPLE}/{BOB}"
-    assert moved.json() == sent | {"address": BOB, "list": "contoso1", "standing": "verified",
+    assert moved.json() == sent | {"address": BOB, "list": "contoso1", "status": "verified",
                                    "since": "2026-11-15T09:00:00Z"}  # fmt: skip
     old = await program.get(f"{PEOPLE}/{ADA}")
-    assert (old["standing"], old["attributes"]) == ("removed", {})
+    assert (old["status"], old["attributes"]) == ("removed", {})
     linked = await subscribers.find_linked(program.storage.tables, "contoso1", guid)
     assert linked.there is not None
     assert linked.there[0].address == BOB
     counted = await counts.read(program.storage.tables, "contoso1")
-    assert (counted.verified, counted.gone) == (1, 1)
+    assert (counted.verified, counted.inactive) == (1, 1)
 
 
 async def test_the_record_of_either_address_tells_of_the_other(program: Program) -> None:
@@ -231,7 +229,7 @@ async def test_an_address_that_is_taken_is_not_overwritten(program: Program) -> 
     assert (await program.call("PATCH", path, sent, if_match="*")).status_code == 200
     assert (await program.get(f"{PEOPLE}/{BOB}"))["attributes"] == {"name": "ada"}
     counted = await counts.read(program.storage.tables, "contoso1")
-    assert (counted.unverified, counted.gone) == (1, 1)
+    assert (counted.unverified, counted.inactive) == (1, 1)
 
 
 async def test_somebody_goes_over_to_another_list_under_a_new_guid(program: Program) -> None:
@@ -240,8 +238,8 @@ async def test_somebody_goes_over_to_another_list_under_a_new_guid(program: Prog
     moved = await program.call("PATCH", f"{PEOPLE}/{ADA}", {"list": "contoso2"}, if_match="*")
     there = f"/api/v1/lists/contoso2/subscribers/{ADA}"
     assert (moved.status_code, moved.headers["location"]) == (200, there)
-    assert (await program.get(there))["standing"] == "verified"
-    assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "removed"
+    assert (await program.get(there))["status"] == "verified"
+    assert (await program.get(f"{PEOPLE}/{ADA}"))["status"] == "removed"
     assert await guid_of(program, ADA, "contoso2") != guid
 
 
@@ -257,18 +255,18 @@ async def test_a_move_that_died_between_the_lists_is_finished_by_repeating_it(
         broken.setattr(subscribers, "leave", fail)
         half = await program.call("PATCH", f"{PEOPLE}/{ADA}", {"list": "contoso2"}, if_match="*")
         problem(half, 503)
-    assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "verified"
+    assert (await program.get(f"{PEOPLE}/{ADA}"))["status"] == "verified"
     guid = await guid_of(program, ADA, "contoso2")
     again = await program.call("PATCH", f"{PEOPLE}/{ADA}", {"list": "contoso2"}, if_match="*")
     assert again.status_code == 200
-    assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "removed"
+    assert (await program.get(f"{PEOPLE}/{ADA}"))["status"] == "removed"
     assert await guid_of(program, ADA, "contoso2") == guid
 
 
 async def test_nobody_goes_over_to_a_list_that_is_not_there(program: Program) -> None:
     await program.make(PEOPLE, {"address": ADA})
     problem(await program.call("PATCH", f"{PEOPLE}/{ADA}", {"list": "nolist"}, if_match="*"), 404)
-    assert (await program.get(f"{PEOPLE}/{ADA}"))["standing"] == "unverified"
+    assert (await program.get(f"{PEOPLE}/{ADA}"))["status"] == "unverified"
 
 
 @pytest.mark.parametrize(
@@ -301,7 +299,7 @@ async def test_who_is_changed_stays_who_they_are(program: Program, address: str)
     response = await program.call("PATCH", path_of(address), change, if_match="*")
     assert response.status_code == 200, response.text
     shown = await program.get(path_of(address))
-    assert (shown["standing"], shown["attributes"]) == ("verified", {"name": "Ada"})
+    assert (shown["status"], shown["attributes"]) == ("verified", {"name": "Ada"})
 
 
 @pytest.mark.parametrize("address", ESCAPED)

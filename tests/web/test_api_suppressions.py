@@ -73,7 +73,7 @@ async def test_they_come_page_by_page_without_erased_people(program: Program) ->
     [
         ({"scope": "most"}, 422, "list"),
         ({"scope": "list"}, 422, "at least one list"),
-        ({"lists": ["contoso1"]}, 422, "only for the scope"),
+        ({"lists": ["contoso1"]}, 422, "only with the scope"),
         ({"scope": "list", "lists": ["nolist"]}, 404, "no list nolist"),
         ({"note": "x" * 501}, 422, "500"),
         ({"reason": "dead"}, 422, "unknown"),

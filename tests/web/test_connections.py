@@ -185,7 +185,7 @@ async def test_a_full_server_closes_whoever_has_been_silent_longest() -> None:
         assert await crowd[2].ask()
 
 
-async def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
+async def test_a_trusted_proxy_is_not_limited() -> None:
     proxies = (ip_network(f"{CROWD}/32"),)
     async with site(patient(of_network=1), trusted_proxies=proxies) as there:
         proxy = [await there.known() for _ in range(5)]

@@ -94,10 +94,10 @@ async def test_a_message_cannot_be_saved_under_what_is_no_ref(owner: Worker) -> 
 # --- The database file is gone ----------------------------------------------------------------
 
 
-async def test_a_database_that_is_gone_is_told_to_administrators_and_programs(
+async def test_a_database_that_is_gone_is_reported_to_administrators_and_programs(
     owner: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the path, and to subscribers as any trouble: they cannot mend it."""
+    """Without the path, and to subscribers as any trouble: they cannot fix it."""
     gone = failing(StorageGone("The database file /srv/postroom.db was deleted."))
     monkeypatch.setattr(owner.office.storage.tables, "get", gone)
     words = "deleted or replaced while Postroom was running. Stop all roles, restore the file"
@@ -155,7 +155,7 @@ def _but_sessions(allowed: Any, error: Exception) -> Any:
     return act
 
 
-async def test_a_stream_that_breaks_off_ends_and_is_told_without_its_words(
+async def test_a_stream_that_breaks_off_ends_and_is_reported_without_its_words(
     owner: Worker, logs: list[MutableMapping[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await owner.office.join(verified=True)
@@ -206,7 +206,7 @@ async def test_a_row_of_a_newer_version_says_try_again(owner: Worker) -> None:
 
 
 @pytest.mark.parametrize("error", [AlreadyThere("It is there."), WrongState("It is there.")])
-async def test_what_cannot_be_done_now_is_said_in_a_sentence(
+async def test_what_cannot_be_done_now_is_reported_in_a_sentence(
     owner: Worker, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(counts, "read", failing(error))

@@ -226,14 +226,14 @@ def all_is_there(answer: httpx2.Response, fields: dict[str, str]) -> None:
         assert typed in unescape(answer.text)
 
 
-async def test_a_new_list_that_cannot_be_stored_comes_back_whole(
+async def test_the_form_of_a_new_list_that_cannot_be_stored_is_shown_again_complete(
     editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_writing(editor, monkeypatch)
     all_is_there(await editor.post("/admin/lists/new", **NEW_LIST), NEW_LIST)
 
 
-async def test_a_list_that_cannot_be_stored_comes_back_whole(
+async def test_the_form_of_a_list_that_cannot_be_stored_is_shown_again_complete(
     editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = f"/admin/lists/{LIST}/edit"
@@ -245,14 +245,14 @@ async def test_a_list_that_cannot_be_stored_comes_back_whole(
     assert (await editor.post(page, **fields)).status_code == 303
 
 
-async def test_a_new_message_that_cannot_be_stored_comes_back_whole(
+async def test_the_form_of_a_new_message_that_cannot_be_stored_is_shown_again_complete(
     editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_writing(editor, monkeypatch)
     all_is_there(await editor.post("/admin/messages/write", **GOOD), GOOD)
 
 
-async def test_a_message_that_cannot_be_stored_comes_back_whole(
+async def test_the_form_of_a_message_that_cannot_be_stored_is_shown_again_complete(
     editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = await written(editor)

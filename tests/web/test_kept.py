@@ -60,7 +60,7 @@ def is_bare(page: str) -> bool:
 
 @pytest.mark.parametrize("broken", [(subscribe, "add"), (users, "find_session")])
 @pytest.mark.parametrize("how", [fail, hang])
-async def test_what_was_typed_comes_back_whole_and_can_be_sent_again(
+async def test_everything_typed_is_shown_again_and_can_be_resubmitted(
     editor: Worker, monkeypatch: pytest.MonkeyPatch, broken: tuple[Any, str], how: Any
 ) -> None:
     with monkeypatch.context() as failing:
@@ -79,7 +79,7 @@ async def test_what_was_typed_comes_back_whole_and_can_be_sent_again(
 
 
 @pytest.mark.usefixtures("no_session")
-async def test_a_message_comes_back_with_long_bodies_and_asks_for_its_file_again(
+async def test_a_message_form_is_shown_again_with_long_bodies_and_asks_for_its_file(
     editor: Worker,
 ) -> None:
     body = "\n" + "<p>line</p>\n" * 100_000
@@ -231,7 +231,7 @@ async def test_a_form_that_is_damaged_is_not_given_back(editor: Worker) -> None:
 # --- Signed out meanwhile -----------------------------------------------------------------------
 
 
-async def test_who_was_signed_out_meanwhile_signs_in_and_goes_on(editor: Worker) -> None:
+async def test_who_was_signed_out_meanwhile_signs_in_and_continues(editor: Worker) -> None:
     tables = editor.office.storage.tables
     await sign_in.sign_out_everywhere(tables, editor.user, NOW + timedelta(seconds=1))
     answer = await editor.post("/admin/lists/new", **NEW_LIST)
@@ -286,7 +286,7 @@ async def lose(*_: object, **__: object) -> None:
     raise Conflict("changes too fast")
 
 
-async def test_a_conflict_is_told_as_one_with_what_was_typed(
+async def test_a_conflict_is_reported_as_one_with_what_was_typed(
     editor: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     etag = (await lists.read_with_etag(editor.office.storage.tables, LIST))[1]

@@ -208,7 +208,7 @@ async def test_books_follow_without_a_reload(room: Room) -> None:
         assert "mails/s" in data
 
 
-async def test_nothing_is_said_while_nothing_changes(room: Room) -> None:
+async def test_nothing_is_sent_while_nothing_changes(room: Room) -> None:
     message = await room.message()
     async with room.watching(live(message)) as stream:
         await stream.event()

@@ -76,7 +76,7 @@ async def test_the_overview_says_what_is_wrong_since_when_and_what_to_do(editor:
     )
 
 
-async def test_nothing_is_said_while_it_works(editor: Worker) -> None:
+async def test_nothing_is_reported_while_it_works(editor: Worker) -> None:
     await sender(editor.office.storage, "one", None)
     assert "alert-danger" not in (await editor.get("/admin")).text
 

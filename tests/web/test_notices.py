@@ -30,7 +30,7 @@ async def saved(editor: Worker) -> httpx2.Response:
     return await editor.post(path, sender="a@contoso.edu", etag=etag)
 
 
-async def test_a_notice_is_shown_once_and_stands_in_no_address(editor: Worker) -> None:
+async def test_a_notice_is_shown_once_and_is_in_no_address(editor: Worker) -> None:
     answer = await saved(editor)
     assert answer.headers["location"] == f"/admin/lists/{LIST}"
     assert "Saved." in (await editor.get(answer.headers["location"])).text
@@ -55,7 +55,7 @@ async def test_a_part_of_a_page_does_not_take_the_notice_of_the_page(editor: Wor
     assert "Saved." in (await editor.get(answer.headers["location"])).text
 
 
-async def test_a_form_that_comes_back_does_not_take_the_notice_of_another_page(
+async def test_a_form_that_is_shown_again_does_not_take_the_notice_of_another_page(
     editor: Worker,
 ) -> None:
     answer = await saved(editor)

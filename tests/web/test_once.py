@@ -116,7 +116,7 @@ async def works(owner: Worker, kind: str, page: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CREATIONS | SHOWN_ONCE)
-async def test_every_form_that_creates_has_a_token_of_its_own_each_time_it_is_shown(
+async def test_every_form_that_creates_something_has_a_new_token_each_time_it_is_shown(
     owner: Worker, kind: str
 ) -> None:
     creation = (CREATIONS | SHOWN_ONCE)[kind]
@@ -180,9 +180,7 @@ async def test_a_copy_is_made_once(owner: Worker, clock: MovableClock) -> None:
     assert len(found) == 2
 
 
-async def test_somebody_who_moved_has_moved_however_often_it_is_said(
-    owner: Worker, clock: MovableClock
-) -> None:
+async def test_a_repeated_move_changes_nothing_more(owner: Worker, clock: MovableClock) -> None:
     one = await join(owner, ADDRESS)
     path = await path_of(owner, one.address)
     fields = fields_of((await owner.get(f"{path}/edit")).text) | {"address": EVE}
@@ -225,7 +223,7 @@ async def test_nobody_repeats_what_another_user_sent(owner: Worker, clock: Movab
     assert first.headers["location"] != second.headers["location"]
 
 
-async def test_what_was_wrong_is_mended_in_the_same_form(owner: Worker) -> None:
+async def test_a_mistake_can_be_corrected_in_the_same_form(owner: Worker) -> None:
     creation = CREATIONS["list"]
     fields = await filled_in(owner, creation)
     wrong = await sent(owner, creation, fields | {"name": LIST})
@@ -329,10 +327,10 @@ async def test_a_move_that_died_before_its_note_is_found_again(
         owner.office.storage.tables, LIST, parse_address(EVE).storage_key
     )
     assert there
-    assert not there[0].gone
+    assert not there[0].inactive_reason
 
 
-async def test_somebody_who_left_before_the_move_is_told_as_left(
+async def test_somebody_who_unsubscribed_before_the_move_is_shown_as_unsubscribed(
     owner: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await join(owner, ADDRESS)

@@ -64,7 +64,7 @@ async def test_the_button_leaves_and_the_page_after_says_so(office: Office) -> N
     answer = await office.browser.post(path, data={"leave": "yes"})
     assert (answer.status_code, answer.headers["location"]) == (303, path + "/left")
     assert "You’ve unsubscribed" in (await office.browser.get(path + "/left")).text
-    assert (await office.subscriber()).gone is InactiveReason.LEFT
+    assert (await office.subscriber()).inactive_reason is InactiveReason.UNSUBSCRIBED
     assert "Already unsubscribed" in (await office.browser.get(path)).text
 
 
@@ -83,7 +83,7 @@ async def test_the_link_of_an_old_mail_unsubscribes_who_came_back(office: Office
     assert office.leave_path(back.guid) != old
     assert "Unsubscribe?" in (await office.browser.get(old)).text
     await office.browser.post(old, data={"leave": "yes"})
-    assert (await office.subscriber()).gone is InactiveReason.LEFT
+    assert (await office.subscriber()).inactive_reason is InactiveReason.UNSUBSCRIBED
 
 
 async def test_one_click_on_an_old_mail_unsubscribes_who_came_back(office: Office) -> None:
@@ -91,7 +91,7 @@ async def test_one_click_on_an_old_mail_unsubscribes_who_came_back(office: Offic
     for _ in range(2):
         answer = await office.browser.post(old, data={"List-Unsubscribe": "One-Click"})
         assert answer.text == "Unsubscribed."
-        assert (await office.subscriber()).gone is InactiveReason.LEFT
+        assert (await office.subscriber()).inactive_reason is InactiveReason.UNSUBSCRIBED
         await come_back(office)
 
 
@@ -128,7 +128,7 @@ async def test_one_click_leaves_without_a_cookie_and_without_a_redirect(
         answer = await office.browser.post(path, content=body, headers={"content-type": kind})
         assert (answer.status_code, answer.text) == (200, words)
         assert "set-cookie" not in answer.headers
-    assert (await office.subscriber()).gone is InactiveReason.LEFT
+    assert (await office.subscriber()).inactive_reason is InactiveReason.UNSUBSCRIBED
 
 
 @pytest.mark.parametrize("body", [b"", b"List-Unsubscribe=Maybe", b"x=1"])
@@ -287,7 +287,7 @@ async def test_a_list_row_of_a_newer_version_keeps_nobody_from_leaving_or_confir
     assert "Unsubscribe?" in (await office.browser.get(leave)).text
     answer = await office.browser.post(leave, data={"List-Unsubscribe": "One-Click"})
     assert (answer.status_code, answer.text) == (200, "Unsubscribed.")
-    assert (await office.subscriber()).gone is InactiveReason.LEFT
+    assert (await office.subscriber()).inactive_reason is InactiveReason.UNSUBSCRIBED
 
 
 @pytest.mark.parametrize("charset", ["iso-8859-1", "undefined", "us-ascii"])
@@ -295,4 +295,4 @@ async def test_one_click_leaves_whatever_charset_it_names(office: Office, charse
     path = office.leave_path((await office.join(verified=True)).guid)
     kind = {"content-type": f'multipart/form-data; charset={charset}; boundary="x"'}
     assert (await office.browser.post(path, content=MULTIPART, headers=kind)).status_code == 200
-    assert (await office.subscriber()).gone is InactiveReason.LEFT
+    assert (await office.subscriber()).inactive_reason is InactiveReason.UNSUBSCRIBED

@@ -62,7 +62,7 @@ async def test_showing_the_form_and_the_thanks_changes_nothing(doorstep: Doorste
 
 
 @pytest.mark.parametrize("typed", ["", "nobody", "a@b@c.org", '"><script>@x.y', "x" * 3000])
-async def test_a_bad_address_comes_back_with_a_sentence_beside_it(
+async def test_a_bad_address_is_shown_again_with_a_sentence_beside_it(
     doorstep: Doorstep, typed: str
 ) -> None:
     answer = await doorstep.fill_in(typed)
@@ -74,13 +74,13 @@ async def test_a_bad_address_comes_back_with_a_sentence_beside_it(
     if typed == "nobody":
         assert 'value="nobody"' in answer.text
         assert "The address has no @" in answer.text
-    mended = {"email": ADDRESS, "postmark": postmark_in(answer)}
-    at_once = await doorstep.browser.post(PATH, data=mended)  # they have typed already
+    corrected = {"email": ADDRESS, "postmark": postmark_in(answer)}
+    at_once = await doorstep.browser.post(PATH, data=corrected)  # they have typed already
     assert is_thanks(at_once)
     assert await doorstep.subscriber()
 
 
-async def test_a_form_of_yesterday_comes_back_as_it_was_and_works_then(doorstep: Doorstep) -> None:
+async def test_a_form_from_yesterday_is_shown_again_and_then_works(doorstep: Doorstep) -> None:
     answer = await doorstep.fill_in(after_s=25 * 3600)
     assert answer.status_code == 422
     assert f'value="{ADDRESS}"' in answer.text
@@ -124,7 +124,7 @@ async def test_the_postmark_of_one_list_is_none_of_another(doorstep: Doorstep) -
     assert answer.status_code == 422
 
 
-async def test_an_address_typed_on_another_site_stands_in_the_form(doorstep: Doorstep) -> None:
+async def test_an_address_typed_on_another_site_is_in_the_form(doorstep: Doorstep) -> None:
     page = await doorstep.browser.get(PATH, params={"email": 'a"b@contoso.edu'})
     assert 'value="a&#34;b@contoso.edu"' in page.text
     page = await doorstep.browser.get(PATH, params={"email": ADDRESS})
@@ -207,7 +207,7 @@ async def test_confirming_and_leaving_are_on_record_with_what_was_shown(doorstep
     leave = links.unsubscribe_url(LIST, subscriber.guid)
     await doorstep.browser.post(leave, data={"leave": "yes"})
     asked, confirmed, left = await doorstep.history()
-    assert [asked.event, confirmed.event, left.event] == ["asked", "confirmed", "left"]
+    assert [asked.event, confirmed.event, left.event] == ["asked", "confirmed", "unsubscribed"]
     assert confirmed.source.kind == left.source.kind == "link"
     assert confirmed.client == left.client == "192.0.2.7"
     assert confirmed.shown.startswith("Confirm your subscription\n… will get emails")
@@ -219,7 +219,7 @@ async def test_one_click_is_on_record_as_one_click(doorstep: Doorstep) -> None:
     path = Site("", "a secret").unsubscribe_url(LIST, added.guid)
     await doorstep.browser.post(path, data={"List-Unsubscribe": "One-Click"})
     left = (await doorstep.history())[-1]
-    assert (left.event, left.source.kind, left.shown) == ("left", "one_click", "")
+    assert (left.event, left.source.kind, left.shown) == ("unsubscribed", "one_click", "")
 
 
 async def test_a_call_of_the_web_service_is_on_record_with_its_key(doorstep: Doorstep) -> None:

@@ -55,15 +55,15 @@ async def test_who_is_quicker_than_people_is_asked_once_more(doorstep: Doorstep)
 
 @pytest.mark.parametrize("after_s", [0, 10, 25 * 3600])
 @pytest.mark.parametrize("trap", ["", "https://contoso.edu"])
-async def test_a_wrong_address_is_told_before_anything_else(
+async def test_a_wrong_address_is_reported_before_anything_else(
     doorstep: Doorstep, after_s: float, trap: str
 ) -> None:
     answer = await doorstep.fill_in("nobody", after_s=after_s, homepage=trap)
     assert answer.status_code == 422
     assert "The address has no @" in answer.text
     assert "press the button again" not in answer.text
-    mended = {"email": ADDRESS, "postmark": postmark_in(answer)}
-    assert is_thanks(await doorstep.browser.post(PATH, data=mended))
+    corrected = {"email": ADDRESS, "postmark": postmark_in(answer)}
+    assert is_thanks(await doorstep.browser.post(PATH, data=corrected))
 
 
 async def test_people_do_not_see_or_reach_the_hidden_field(doorstep: Doorstep) -> None:
@@ -107,7 +107,7 @@ async def test_an_address_has_a_limit_that_says_so_to_everybody_alike(
     doorstep.clock.move(seconds=30)
     refused = await doorstep.fill_in()
     assert refused.status_code == 429
-    assert "This address was entered too many times. Try again in 3 minutes." in refused.text
+    assert "This address has been entered too many times. Try again in 3 minutes." in refused.text
     assert await doorstep.subscriber() == asked
     assert await doorstep.mails() == (0 if is_there else 1)
 

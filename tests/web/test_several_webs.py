@@ -136,7 +136,7 @@ async def test_a_key_made_at_one_web_works_at_the_other_until_it_is_revoked_anyw
 # --- Limits -------------------------------------------------------------------------------------
 
 
-async def test_each_web_limits_an_address_by_itself(near: TwoWebs) -> None:
+async def test_each_web_process_limits_an_address_separately(near: TwoWebs) -> None:
     """A little inexact: two web processes take at most twice the limit."""
     key, _ = await keys.create(near.one.storage.tables, "program", (), START)
     for web in (near.one, near.two):

@@ -164,7 +164,7 @@ async def test_a_bounce_is_counted_and_nobody_mails_the_address_again(
     assert "5.1.1" in bounce.words
     found = await subscribers.find(tables, LIST, bounce.key)
     assert found
-    assert found.value.gone is InactiveReason.BOUNCED
+    assert found.value.inactive_reason is InactiveReason.BOUNCED
     assert await suppressions.find(tables, SECRET, bounce.key)
     page = (await desk.owner.get(f"{desk.path}/feedback")).text
     assert returned.address_at(1) in page

@@ -55,7 +55,7 @@ def test_every_word_that_pages_show_has_a_text(kind: type[StrEnum]) -> None:
 
 def test_words_that_are_stored_alike_keep_their_own_texts() -> None:
     assert word(job_status.JobStatus.FAILED) is job_status.STATUS_TEXTS[job_status.JobStatus.FAILED]
-    assert word(consent.Event.LEFT) is not word(subscriber.InactiveReason.LEFT)
+    assert word(consent.Event.UNSUBSCRIBED) is not word(subscriber.InactiveReason.UNSUBSCRIBED)
 
 
 def test_the_bar_names_every_part_of_the_books() -> None:
@@ -81,7 +81,7 @@ def test_every_kind_of_source_has_a_text(kind: SourceKind) -> None:
     [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (1536, "1.5 KiB"),
      (5 * 1024**2, "5.0 MiB"), (1024**3, "1.0 GiB")],
 )  # fmt: skip
-def test_a_size_is_told_in_the_unit_that_fits(in_bytes: int, words: str) -> None:
+def test_a_size_is_shown_in_the_unit_that_fits(in_bytes: int, words: str) -> None:
     assert str(size(in_bytes)) == words
 
 

@@ -23,6 +23,7 @@ from postroom.records import ask_jobs, lists, messages, subscribers, suppression
 from postroom.records.webhooks import WebhookCounts
 from postroom.web import app, notices, pages
 from postroom.web.admin import overview
+from postroom.web.admin.audience import Audience, AudienceCache
 from postroom.web.admin.messages.pages import TABS
 from postroom.web.admin.messages.progress import MessageProgress, RateSample
 from postroom.web.admin.overview import FullDisk, QueueSample
@@ -32,6 +33,7 @@ from tests.acting import acting
 from tests.web import (
     feedback_visits,
     importing,
+    media_visits,
     operating_visits,
     storage_visits,
     test_admin_outbox,
@@ -75,6 +77,7 @@ async def at_the_door(visit: Visit) -> None:
         "suppressions-imported|2|1",
         "sending|9",
         "letters-cleared|2",
+        "pictures-added|2",
         "letters-put-back|2|1",
         "scheduled|1794903600|UTC|9|1763367600",
         "scheduled|1794903600||0|0",
@@ -323,6 +326,7 @@ async def at_the_outbox(visit: Visit) -> None:
     path = await test_admin_outbox.first_path(visit.owner)
     for view in ("html", "text", "source"):
         await visit.get(path, view=view)
+    await visit.get(f"{path}/attachments/0", 404)
 
 
 async def at_keys_and_users(visit: Visit) -> None:
@@ -411,12 +415,15 @@ async def at_live_parts(visit: Visit) -> None:
             going = progress.message
             part = pages.part("messages/live.html", message=going, progress=progress, **shown)
             visit.read("live", part)
-        seen = await overview.read_overview(context, overview.QueueHistory(context))
+        seen = await overview.read_overview(
+            context, overview.QueueHistory(context), AudienceCache()
+        )
         curves = tuple(QueueSample(float(at), at, 1) for at in range(5))
         troubles = tuple(every_trouble())
         seen = msgspec.structs.replace(
             seen,
             queue_history=curves,
+            audience=Audience(confirmed=2, joined=3, left=1, lists_counted=50),
             going_out=[going],
             senders=2,
             mail_troubles=troubles,
@@ -452,11 +459,14 @@ VISITS = [
     at_asking,
     at_imports,
     at_messages,
+    writing_visits.with_attachments,
     at_going_out,
     feedback_visits.at_feedback,
     feedback_visits.at_webhooks,
     feedback_visits.at_sending,
     feedback_visits.after_a_restore,
+    media_visits.at_media,
+    media_visits.at_choosing,
     at_the_outbox,
     at_keys_and_users,
     at_limits,

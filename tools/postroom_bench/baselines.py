@@ -1,5 +1,7 @@
 """What others do with the same sink in the same run: Postfix's smtp-source, and a plain script.
 
+Mails with attachments are measured against sockets to which the same bytes are written.
+
 Each is measured alone, after the installation has stopped, with mails as long as its own.
 """
 
@@ -23,6 +25,7 @@ from postroom_bench.installation import Installation
 SOURCE = "smtp-source"
 SOURCE_CONNECTIONS = 16
 SOURCE_FRAME_BYTES = 140  # the heading that it writes itself
+RAW = "raw sockets"
 NAIVE = "smtplib + EmailMessage"
 NAIVE_MAILS = 2000  # a sample: a long list would take it an hour
 SECONDS_MAX = 20.0  # of each; a rate needs no more
@@ -37,6 +40,7 @@ class Load(NamedTuple):
     connections: int
     mails_per_s: float
     ca_file: Path | None  # of a line with TLS
+    has_attachment: bool = False
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +55,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 async def measure_baselines(
     installation: Installation, load: Load, say: Callable[[str], None]
 ) -> list[Baseline]:
+    if load.has_attachment:
+        return [await _raw_sender(installation, load, say)]
     measured = [
         await _smtp_source(installation, load, say),
         await _naive_sender(installation, load, say),
@@ -122,6 +128,22 @@ async def _naive_sender(
         say(f"{NAIVE} failed")
         return None
     return _baseline(NAIVE, 1, mails, octets, float(json.loads(told)["seconds"]), load)
+
+
+async def _raw_sender(
+    installation: Installation, load: Load, say: Callable[[str], None]
+) -> Baseline:
+    say(f"{RAW} send")
+    await installation.forget_arrived()
+    process = await create_subprocess_exec(
+        *(sys.executable, "-m", "postroom_bench.raw_sender", str(installation.port)),
+        *(str(load.mails), str(load.mail_bytes), str(load.connections), str(SECONDS_MAX)),
+        stdout=PIPE,
+    )
+    told, _ = await asyncio.wait_for(process.communicate(), SECONDS_MAX + START_UP_S)
+    mails, octets = await installation.arrived_size()
+    seconds = float(json.loads(told)["seconds"])
+    return _baseline(RAW, load.connections, mails, octets, seconds, load)
 
 
 def _baseline(

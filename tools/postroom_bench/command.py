@@ -10,6 +10,7 @@ import typer
 
 from postroom.cli.output import AsJson, show
 from postroom.cli.session import in_loop
+from postroom.domain.attachment import ATTACHED_BYTES_MAX
 from postroom.domain.errors import BadInput
 from postroom_bench.plan import MAIL_BYTES_MIN, TEMPFAIL_SHARE_MAX, Plan, Way, WrittenAs
 
@@ -38,6 +39,9 @@ Size = Annotated[
 Traces = Annotated[str, typer.Option(help="The level of traces; off for none.")]
 Written = Annotated[
     WrittenAs, typer.Option(help="The body: HTML, a newsletter in blocks, one with a condition.")
+]
+AttachmentBytes = Annotated[
+    int, typer.Option(min=0, max=ATTACHED_BYTES_MAX, help="Of one attached file; 0 for none.")
 ]
 Baselines = Annotated[
     bool, typer.Option(help="Then drive smtp-source, if it is here, and a plain script.")
@@ -95,6 +99,7 @@ def bench(
     tls: Tls = False,
     mail_bytes: Size = 4096,
     written_as: Written = WrittenAs.HTML,
+    attachment_bytes: AttachmentBytes = 0,
     limit: Limited = 0.0,
     domain_limit: DomainLimited = 0.0,
     traces: Traces = "info",

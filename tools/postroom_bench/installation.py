@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import signal
 import sys
@@ -18,13 +19,15 @@ from typing import Any, Self
 
 from postroom import settings
 from postroom.act import Act
+from postroom.actions.attach_files import attach
 from postroom.domain.address import parse_address
+from postroom.domain.attachment import NewFile
 from postroom.domain.block import Block, BlockDocument, PictureBlock, TextBlock
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import Message, OnDoubt
 from postroom.domain.suppression import Suppression, SuppressionReason, SuppressionScope
 from postroom.flow import report, subscribe
-from postroom.flow.compose import Draft, compose
+from postroom.flow.compose import Draft, compose, give_time
 from postroom.records import lists, messages, subscribers, suppressions
 from postroom.records.secrets import installation_secret
 from postroom.records.suppression_filter import SuppressionFilter
@@ -58,6 +61,10 @@ class Process:
         self._process = process
         self.log = log  # what it wrote to standard error
         self.printed = printed_beside(log)  # and to standard output: its result
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def is_running(self) -> bool:
@@ -270,17 +277,23 @@ class Installation:
         list_name: str = LIST,
         mail_bytes: int = MAIL_BYTES,
         written_as: WrittenAs = WrittenAs.HTML,
+        attachment_bytes: int = 0,
     ) -> str:
         now = parts.clock.now()
         draft = Draft(
             list_name=list_name,
             subject="New lecture series",
             html=_html(written_as, mail_bytes),
-            due_at=now,
+            due_at=None if attachment_bytes else now,
             on_doubt=on_doubt,
         )
         act = Act(parts.storage, parts.clock, now, wake=parts.wakeups.ring)
-        return (await compose(act, draft)).ref
+        ref = (await compose(act, draft)).ref
+        if attachment_bytes:
+            file = NewFile("attachment.bin", random.Random(ref).randbytes(attachment_bytes))
+            await attach(act, ref, [file])
+            await give_time(act, ref, now)
+        return ref
 
     async def arrived(self) -> Counter[str]:
         """How often the sink took a mail for each address."""

@@ -134,6 +134,7 @@ async def _baselines(
         connections=plan.connections,
         mails_per_s=figures.mails_per_s,
         ca_file=installation.folder / CERTIFICATE if plan.tls else None,
+        has_attachment=plan.attachment_bytes > 0,
     )
     return await measure_baselines(installation, load, say)
 

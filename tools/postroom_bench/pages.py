@@ -82,7 +82,7 @@ async def measure_pages(people: int, say: Callable[[str], None]) -> PageFigures:
 async def _ask_for_pages(
     port: int, parts: Parts, ref: str, people: int, say: Callable[[str], None]
 ) -> list[Timing]:
-    headers = f"Cookie: postroom={await _session(parts)}\r\n"
+    headers = f"Cookie: postroom={await session_of(parts)}\r\n"
     found = await messages.read(parts.storage.tables, ref)
     last = f"student{people - 1}"
     paths = {
@@ -99,7 +99,7 @@ async def _ask_for_pages(
         say(f"asking for {what}")
         requests = (f"GET {path} HTTP/1.1\r\nHost: bench\r\n{headers}\r\n".encode()
                     for path in itertools.cycle(choices))  # fmt: skip
-        timings.append(await _timed(what, port, requests, PAGE_CALLERS, calls=PAGE_CALLS))
+        timings.append(await timed(what, port, requests, PAGE_CALLERS, calls=PAGE_CALLS))
     return timings
 
 
@@ -107,7 +107,7 @@ async def _sign_up(port: int, parts: Parts, say: Callable[[str], None]) -> Timin
     say("signing people up")
     key, _ = await keys.create(parts.storage.tables, "bench", (), parts.clock.now())
     requests = (sign_up_call(key, f"joiner{number}@contoso.edu") for number in itertools.count())
-    return await _timed("subscribe", port, requests, API_CALLERS, for_s=API_S)
+    return await timed("subscribe", port, requests, API_CALLERS, for_s=API_S)
 
 
 def sign_up_call(key: str, address: str) -> bytes:
@@ -119,7 +119,7 @@ def sign_up_call(key: str, address: str) -> bytes:
     return head.encode() + body
 
 
-async def _timed(
+async def timed(
     what: str,
     port: int,
     requests: Iterator[bytes],
@@ -165,7 +165,7 @@ async def answer(reader: asyncio.StreamReader) -> int:
     return int(head.split(b" ", 2)[1])
 
 
-async def _session(parts: Parts) -> str:
+async def session_of(parts: Parts) -> str:
     tables, now = parts.storage.tables, parts.clock.now()
     address = parse_address("owner@contoso.edu")
     user = User(

@@ -49,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tls: bool = False
     mail_bytes: int = 4096
     written_as: WrittenAs = WrittenAs.HTML
+    attachment_bytes: int = 0  # of one file attached to the message; 0: none
     limit: float = 0.0  # mails a second, of the transport
     domain_limit: float = 0.0  # mails a second, of the domain that everybody is at
     traces: str = "info"  # as POSTROOM_TRACE_LEVEL
@@ -75,6 +76,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput("There are more lists than recipients: every list needs one.")
         if self.lists > 1 and self.tempfail_share:
             raise BadInput("--tempfail-share is for one list: leave --lists out.")
+        if self.attachment_bytes and self.tls and self.baselines:
+            raise BadInput("Sockets without TLS are no measure: add --no-baselines.")
+        if self.attachment_bytes and not self.chunking and self.baselines:
+            raise BadInput("The raw sockets use BDAT: add --no-baselines, or leave --chunking.")
         needs_sink = self.tls or self.tempfail_share or self.delay_ms or self.beside
         if self.transport is Way.OUTBOX and needs_sink:
             raise BadInput(

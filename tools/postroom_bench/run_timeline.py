@@ -90,7 +90,11 @@ async def begin(installation: Installation, parts: Parts, plan: Plan) -> RunTime
     timeline = RunTimeline(time.monotonic(), LOOK_FAR_S if plan.storage else LOOK_S)
     for name in [name_of_list(number) for number in range(plan.lists)]:
         ref = await installation.message(
-            parts, list_name=name, mail_bytes=plan.mail_bytes, written_as=plan.written_as
+            parts,
+            list_name=name,
+            mail_bytes=plan.mail_bytes,
+            written_as=plan.written_as,
+            attachment_bytes=plan.attachment_bytes,
         )
         timeline.seen[ref] = await messages.read(parts.storage.tables, ref)
     return timeline

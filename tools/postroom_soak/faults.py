@@ -18,6 +18,8 @@ CLOCK_STEP_S = 2 * 3600.0
 SLOW_COMMIT_S = 0.25
 FILLER_BYTES = 1024 * 1024
 AFTER_DEATH = frozenset({"forgotten_items_put"})  # what a death leaves to the others
+SENDER_DEATH = AFTER_DEATH | {"batch_taken_over"}  # if it was sending
+SCHEDULER_DEATH = AFTER_DEATH | {"message_taken_over"}  # if it was fanning out
 STORAGE = frozenset(
     {
         "import_delayed",
@@ -30,6 +32,7 @@ STORAGE = frozenset(
     }
 )
 RELAY = frozenset({"provider_in_trouble"})
+CUT_OFF = RELAY | {"deliveries_in_doubt"}  # a connection that breaks after the hand-over
 
 
 @dataclass
@@ -70,13 +73,13 @@ async def full_disk(around: Surroundings) -> AsyncIterator[None]:
     assert around.disk
     filler = around.disk / "filler"
     try:
-        await asyncio.to_thread(_fill, filler)
+        await asyncio.to_thread(fill, filler)
         yield
     finally:
         filler.unlink(missing_ok=True)
 
 
-def _fill(filler: Path) -> None:
+def fill(filler: Path) -> None:
     """Until not a byte is left; the file is written without a buffer."""
     piece = FILLER_BYTES
     with filler.open("wb", buffering=0) as file:
@@ -124,13 +127,13 @@ def relay_is(mood: Mood) -> Callable[[Surroundings], AbstractAsyncContextManager
 
 FULL_DISK = "disk full"
 FAULTS = (
-    Fault("kill sender", killing("sender"), AFTER_DEATH),
-    Fault("kill scheduler", killing("scheduler"), AFTER_DEATH),
+    Fault("kill sender", killing("sender"), SENDER_DEATH),
+    Fault("kill scheduler", killing("scheduler"), SCHEDULER_DEATH),
     Fault("kill web", killing("web"), AFTER_DEATH),
     Fault(FULL_DISK, full_disk, STORAGE | AFTER_DEATH),
     Fault("clock ahead", clock_set(CLOCK_STEP_S), frozenset({"clock_was_set"}) | AFTER_DEATH),
     Fault("clock back", clock_set(-CLOCK_STEP_S), frozenset({"clock_was_set"}) | AFTER_DEATH),
     Fault("slow relay", relay_is(Mood.SLOW), RELAY),
-    Fault("dead relay", relay_is(Mood.DEAD), RELAY),
+    Fault("dead relay", relay_is(Mood.DEAD), CUT_OFF),
     Fault("slow storage", slow_storage, STORAGE),
 )

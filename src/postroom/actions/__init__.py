@@ -1,1 +1,1 @@
-"""Use cases: what people and programs ask for, besides the path of a message."""
+"""Use cases: what people and programs ask for, outside the path of a message."""

@@ -1,16 +1,16 @@
 """Action, ask to confirm: send a confirmation email to people on a list who have not confirmed.
 
 Before: people are on a list, unverified; an administrator, or an import, wants them asked.
-After: each has an item on the subscribe queue, as after a sign-up, and a row that says when.
+After: each has an item on the subscribe queue, as after a sign-up, and a row with the time.
 confirm.py sends the emails. Nobody is asked more often than domain/asking.py allows.
 Dies half-way:
     before the items are put      nothing happened: the next run asks these people
     between items and rows        the next run asks them again: one more email each, to at most
                                   PEOPLE_AT_ONCE people
     after the rows                the next run finds that they were asked, and skips them
-A run over a whole list has a row of its own, written after every group. If its process dies, the
-row is no longer updated and reads as stopped. The next run starts from the first address again, and
-counts people who were asked since the job began as asked by it.
+A run over a whole list has its own row, written after every group. If its process dies, the
+row is no longer updated and counts as stopped. The next run starts from the first address again,
+and counts people who were asked since the job began as asked by it.
 Commit point: the rows of a group, with `asked_at` and the events, in one write.
 """
 
@@ -54,7 +54,7 @@ ITEMS_AHEAD_MAX = 32
 # Polls of a full queue. Then a group is put anyway, because there may be no sender running.
 POLLS_MAX = 10
 POLL_EVERY_S = 0.1
-_SLOW = _("Storage did not answer. Start again: people who were asked are skipped.")
+_SLOW = _("Storage did not respond. Start again: people who have already been asked are skipped.")
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class Tally(msgspec.Struct, frozen=True):
     askable: int = 0
     lately: int = 0
     often: int = 0
-    left_before: int = 0
+    unsubscribed_before: int = 0
     is_whole: bool = True  # False if the list is too long, and only its beginning was counted
 
 
@@ -81,7 +81,7 @@ async def tally(tables: Tables, list_name: str, clock: Clock) -> Tally:
         askable=counts[None],
         lately=counts[CannotAsk.LATELY],
         often=counts[CannotAsk.OFTEN],
-        left_before=counts[CannotAsk.LEFT_BEFORE],
+        unsubscribed_before=counts[CannotAsk.UNSUBSCRIBED_BEFORE],
         is_whole=after is None,
     )
 
@@ -90,7 +90,7 @@ async def ask_one(act: Act, list_name: str, key: str) -> CannotAsk | None:
     """Ask one person; return why they were not asked, or None."""
     found = await subscribers.find(act.tables, list_name, key)
     if found is None:
-        return CannotAsk.GONE
+        return CannotAsk.INACTIVE
     why = cannot_ask(found.value, act.clock.now(), by_hand=True)
     if why is None:
         name = f"{list_name} {found.value.address}"
@@ -213,7 +213,7 @@ class _Progress:
     etag: str
 
     async def ask(self, people: Sequence[Stored[Subscriber]]) -> bool:
-        """Ask a group and record the progress; return whether the run may go on."""
+        """Ask a group and record the progress; return whether the run may continue."""
         now = self.act.clock.now()
         # An earlier run of this job, which was stopped or died, may have asked some of them.
         count = sum(

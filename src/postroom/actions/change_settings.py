@@ -1,12 +1,12 @@
-"""Action, change settings: set some of them while the service runs, or set them back.
+"""Action, change settings: set some of them while the service runs, or reset them.
 
 Before: the process has the settings it was started with, and a person wants another value.
 After: every role uses the new value within seconds: it reads the row again (wiring/following.py).
 Dies half-way: one guarded write: done or not done.
 Commit point: the row of changes.
 
-A change counts for the whole installation, and wins over the environment and postroom.toml until
-it is set back.
+A change applies to the whole installation, and overrides the environment and postroom.toml until
+it is reset.
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ def _sentence(error: ValidationError) -> Text:
         case "float_parsing" | "float_type" | "finite_number":
             return _("Enter a number.")
     words = first["msg"].removeprefix("Value error, ")
-    return _("This cannot be used: {words}.", words=words.rstrip("."))
+    return _("This value cannot be used: {words}.", words=words.rstrip("."))
 
 
 def merged(started: Settings, changes: SettingChanges) -> Settings:
-    """The settings as they count now; a change that another version wrote is left out."""
+    """The settings that apply now; a change that cannot be applied is left out and logged."""
     values: dict[str, Any] = {}
     for name, changed in changes.changed.items():
         try:
@@ -158,7 +158,7 @@ async def change(
 async def reset(
     act: Act, started: Settings, names: list[str], etag: str | None
 ) -> Stored[SettingChanges]:
-    """Set settings back to what the environment, postroom.toml or the default says."""
+    """Reset settings to their value in the environment, postroom.toml or the default."""
     return await _write(
         act,
         started,
@@ -217,13 +217,15 @@ def check_together(settings: Settings) -> None:
             )
         )
     if settings.retry_first_s > settings.retry_longest_s:
-        raise BadInput(_("The first pause between two attempts is longer than the longest one."))
+        raise BadInput(
+            _("The first pause between attempts must not be longer than the longest one.")
+        )
 
 
 def record_change(act: Act, name: str, before: Value, after: Value) -> None:
     """Record who changed what; the log names no user, because it holds no addresses.
 
-    At a terminal the command itself says what changed.
+    On a terminal, the command itself prints what changed.
     """
     write = log.debug if act.trace.source.kind is SourceKind.COMMAND_LINE else log.info
     write(

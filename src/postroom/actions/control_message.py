@@ -1,7 +1,7 @@
 """Action, control message: unschedule, pause, resume or cancel it, retry failed or decide held.
 
 Before: any stage.   After: the scheduler and the senders see the new status within seconds.
-Dies half-way: each action is one guarded write, retried if the message changed meanwhile.
+Dies half-way: each action is one guarded write, retried if the message has changed since.
 Unscheduling deletes the due entry afterwards; an entry that remains is ignored, and deleted later.
 Commit point: the message row.
 """

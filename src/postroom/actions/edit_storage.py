@@ -1,7 +1,7 @@
 """Action, edit storage: an owner changes rows, items and blobs by hand.
 
 Before: somebody has looked at a row, an item or a blob, and knows what is wrong with it.
-After: it is changed exactly as asked, and nothing else; no rule of Postroom is applied.
+After: exactly that is changed, and nothing else; Postroom's own checks are bypassed.
 Dies half-way: a row is one guarded write; a blob is written as a whole; an item that is moved may
 be on both queues (records/queue_items.py). The audit log has every change before it is made.
 Commit point: the write itself.
@@ -45,7 +45,7 @@ async def insert_row(
             try:
                 await act.tables.insert(table, partition, key, properties)
             except Conflict:
-                raise AlreadyThere(_("There is a row with these keys already.")) from None
+                raise AlreadyThere(_("There is already a row with these keys.")) from None
 
 
 async def replace_row(act: Act, table: str, seen: Row, properties: Properties) -> str:
@@ -65,7 +65,7 @@ async def replace_row(act: Act, table: str, seen: Row, properties: Properties) -
 
 
 async def delete_row(act: Act, table: str, seen: Row) -> None:
-    """Delete the row that was seen; Conflict if it has changed. This repairs nothing by itself."""
+    """Delete the row that was seen; Conflict if it has changed. Related rows are not touched."""
     _check_unlocked(table, seen.partition)
     hidden = secret_names(table, seen)
     before, _after = changed_values(seen.properties, {}, secret=hidden)
@@ -76,7 +76,7 @@ async def delete_row(act: Act, table: str, seen: Row) -> None:
 
 async def put_item(act: Act, queue: str, body: str) -> None:
     if not body or len(body.encode("utf-8", "surrogatepass")) > ITEM_BYTES_MAX:
-        raise BadInput(_("An item has 1 to {limit:,} bytes.", limit=ITEM_BYTES_MAX))
+        raise BadInput(_("An item must have 1 to {limit:,} bytes.", limit=ITEM_BYTES_MAX))
     async with act.audited(AuditKind.ITEM, queue, AuditAction.PUT, after=body):
         await act.storage.queues.put(queue, body)
     _wake(act)
@@ -100,7 +100,7 @@ async def move_item(act: Act, queue: str, id_: str, to: str) -> Claim:
 
 
 async def put_blob(act: Act, name: str, content: bytes, *, seen: str) -> None:
-    """Write a blob; Conflict unless its content is the one seen (""; there was none)."""
+    """Write a blob; Conflict unless its content is the one seen ("" if there was none)."""
     if len(content) > BLOB_BYTES_MAX:
         raise BadInput(_("A blob has at most {limit} MiB.", limit=BLOB_BYTES_MAX // 1024**2))
     with _checked_by_storage():
@@ -118,7 +118,7 @@ async def delete_blob(act: Act, name: str, *, seen: str) -> None:
     """Delete a blob; Conflict unless its content is the one seen."""
     current = await act.storage.blobs.get(name)
     if current is None:
-        raise NotFound(_("There is no blob of this name any more."))
+        raise NotFound(_("There is no longer a blob with this name."))
     before = values_text({"bytes": len(current), "SHA-256": digest(current)})
     async with act.audited(AuditKind.BLOB, name, AuditAction.DELETE, before=before):
         if digest(current) != seen:
@@ -133,7 +133,7 @@ def digest(content: bytes) -> str:
 def _check_unlocked(table: str, partition: str) -> None:
     if is_locked(table, partition):
         raise WrongState(
-            _("Nobody can change this: it is the audit log, or the secret of the installation.")
+            _("This cannot be changed: it is part of the audit log, or the installation’s secret.")
         )
 
 
@@ -144,7 +144,7 @@ def _check_no_secrets(table: str, partition: str, properties: Properties) -> Non
 
 @contextlib.contextmanager
 def _checked_by_storage() -> Iterator[None]:
-    """Keys, names and values that storage cannot have are what somebody typed, not a bug."""
+    """Report keys, names and values that storage refuses as bad input, not as a bug."""
     try:
         yield
     except PostroomError:

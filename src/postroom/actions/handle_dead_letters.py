@@ -1,10 +1,10 @@
 """Action, handle dead letters: put them back, send a confirmation again, or clear them away.
 
 Before: a sender set an item aside (records/dead_letters.py), with the reason.
-After: the item is on its own queue again, or gone; a person gets a new confirmation email.
+After: the item is back on its queue, or deleted, or the person gets a new confirmation email.
 Dies half-way: an item is on its queue, or its confirmation is requested, before the dead letter is
-deleted. So it may be done and still be listed; doing it again is safe, because the ledger of a
-batch decides whether anything is to be sent, and a person is asked to confirm once in a while only.
+deleted. So it may be done and still be listed. Repeating it is safe: the ledger of a batch decides
+whether anything is to be sent, and people can be asked to confirm only so often.
 Commit point: the deletion of the dead letter.
 """
 
@@ -38,7 +38,7 @@ async def put_back(act: Act, id_: str) -> None:
     async with _claimed(act, id_, AuditAction.PUT_BACK) as (claim, buried):
         if not buried.can_be_put_back:
             raise WrongState(
-                _("No sender understands this item, so it cannot be put back. Clear it.")
+                _("No sender can process this item, so it cannot be put back. Clear it.")
             )
         await queues.put(buried.letter.queue, buried.letter.body)
         await queues.complete(claim)
@@ -46,7 +46,7 @@ async def put_back(act: Act, id_: str) -> None:
 
 
 async def put_back_all(act: Act) -> tuple[int, int]:
-    """Put back all that a sender understands; return how many were, and how many stay."""
+    """Put back all that a sender understands; return how many were put back and how many remain."""
     async with act.audited(AuditKind.DEAD_LETTER, ALL, AuditAction.PUT_BACK):
         done = await dead_letters.put_back(act.storage.queues)
     act.wake_senders()
@@ -59,7 +59,7 @@ async def resend(act: Act, id_: str) -> Subscriber:
     async with _claimed(act, id_, AuditAction.ASK) as (claim, buried):
         found = await find_person(act.tables, buried.letter)
         if found is None:
-            raise NotFound(_("No list has this person any more. Clear it."))
+            raise NotFound(_("This person is no longer on any list. Clear the item."))
         why = await ask_to_confirm.ask_one(act, found.list_name, found.key)
         if why:
             raise WrongState(str(CANNOT_ASK_TEXTS[why]))

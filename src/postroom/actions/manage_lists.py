@@ -66,7 +66,7 @@ def checked(
     language: str = "en",
     template: str = "",
 ) -> CheckedList:
-    """Check every value; BadInput if there can be no such list."""
+    """Check every value; BadInput if one cannot be used."""
     return CheckedList(
         name=check_new_list_name(name),
         sender=check_sender(sender),
@@ -102,10 +102,10 @@ async def edit(act: Act, name: str, changes: ListChanges, etag: str) -> Stored[M
 
 
 async def delete(act: Act, name: str, etag: str) -> None:
-    """From now on nobody joins and nobody is mailed; the rows are deleted in the background.
+    """Delete a list: nobody can join it or is mailed; its rows are deleted in the background.
 
     The mark is written before the row is deleted, so that after a crash a new list of the same name
-    never gets the old list's people. A change between the read and the mark is deleted, too.
+    never gets the old list's people. A change between the read and the mark is deleted as well.
     """
     await _read_unchanged(act.tables, name, etag)
     async with act.audited(AuditKind.LIST, name, AuditAction.DELETE):

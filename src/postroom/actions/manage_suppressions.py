@@ -1,11 +1,11 @@
 """Action, manage suppressions: add, explain, remove, export and erase addresses that get no email.
 
-Before: somebody asks that an address gets no more email, or asks why it gets none.
+Before: somebody wants an address to get no more email, or asks why it gets none.
 After: fan-out leaves the address out, and senders skip it within seconds, even if it was queued.
 Subscribers stay on their lists, so that removing the entry is enough to mail them again.
 Dies half-way:
     add, remove                one write each: done or not done
-    erase, after the hash      nobody mails them any more; erasing again deletes the other rows
+    erase, after the hash      they get no more mail; erasing again deletes the other rows
 Commit point: the entry, in one write with its mark in the log that senders follow.
 """
 
@@ -73,7 +73,7 @@ async def add(
     list_names: Sequence[str] = (),
     note: str = "",
 ) -> AddedSuppression:
-    """Add an entry, or widen the one that is there; a narrower one changes nothing."""
+    """Add an entry, or widen the existing one; a narrower one changes nothing."""
     names = check_lists(scope, list_names)
     for name in list_names:
         await lists.read(act.tables, name)
@@ -152,7 +152,7 @@ class NotSuppressed(NotFound):
 
 
 class SuppressionCause(msgspec.Struct, frozen=True):
-    """The email that led to an entry, as far as it is still known."""
+    """The email that led to an entry, as far as its records still exist."""
 
     ref: str = ""  # of the message
     message: Message | None = None  # None if it is deleted

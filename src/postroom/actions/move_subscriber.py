@@ -2,12 +2,12 @@
 
 Before: an administrator or a program names a subscriber and a destination.
 After: the new address is in every audience from now on. The old one is marked as removed: it is not
-mailed, even if it is queued, and no import brings it back.
+mailed, even if it is queued, and no import adds it again.
 
 The new row has a new GUID; the old row points to it, so that links in old emails still work.
-Somebody who moves while a message fans out may miss that message or get it at both addresses,
-because the fan-out goes through a list by address. An old address that is queued by then is
-skipped and reported as skipped, because its owner gave it up.
+Somebody who is moved while a message fans out may miss that message or get it at both addresses,
+because fan-out goes through a list by address. An old address that is already queued is skipped
+and reported as skipped, because its owner gave it up.
 
 Dies half-way:
     within a list     one write: done or not done
@@ -70,7 +70,7 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
     """Return the subscriber at the destination; Conflict unless the old row has this etag."""
     tables = act.tables
     before = await subscribers.find(tables, list_name, key)
-    if before is None or before.value.gone:
+    if before is None or before.value.inactive_reason:
         raise NotFound(_("They are no longer on {name}.", name=list_name))
     if before.etag != etag:
         raise Conflict("the subscriber has changed")
@@ -78,7 +78,7 @@ async def move(act: Act, list_name: str, key: str, to: Destination, *, etag: str
     replaced = await subscribers.find(tables, to.list_name, to.address.storage_key)
     if to.list_name != list_name:
         return await _change_list(act, before, to, replaced)
-    if replaced and (replaced.value.gone is None or not to.bring_back):
+    if replaced and (replaced.value.inactive_reason is None or not to.bring_back):
         raise AlreadySubscribed(replaced.value)
     after = _at_destination(before.value, to, act.now)
     change = subscribers.AddressChange(
@@ -101,7 +101,7 @@ async def _change_list(
     added = _event(act, Event.ADDED, old_list=before.value.list_name)
     if replaced is None:
         await subscribers.join(act.tables, after, added)
-    elif replaced.value.gone:
+    elif replaced.value.inactive_reason:
         former, etag = replaced
         if not to.bring_back:
             raise AlreadySubscribed(former)
@@ -128,7 +128,7 @@ def _at_destination(before: Subscriber, to: Destination, now: datetime) -> Subsc
         since=now,
         asked_at=None,
         expires=False,
-        gone_before=None,
+        inactive_reason_before=None,
         confirmation=None,
     )
 

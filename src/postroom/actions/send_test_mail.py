@@ -2,9 +2,9 @@
 
 Before: a user asked for it, and an item is on the subscribe queue.
 After: the user has the email, with “[Test]” before its subject and a link that changes nothing; a
-row shows its outcome on the message's page. A user whose address is suppressed for all email gets
-none: the row says why.
-Dies half-way: the item comes back; at worst the same email, with the same Message-ID, comes twice.
+row has its outcome for the message's page. A user whose address is suppressed for all email gets
+none, and the row has the reason.
+Dies half-way: the item reappears; at worst the same email, with the same Message-ID, is sent twice.
 Commit point: the completion of the item.
 """
 
@@ -106,7 +106,7 @@ async def mail_test(
 
 
 async def _check_not_suppressed(suppressions: SuppressionFilter | None, key: str) -> None:
-    """A mailbox that does not exist harms our reputation, whoever asks to mail it."""
+    """Refuse an address that is suppressed for all email: mailing it harms our reputation."""
     if suppressions is None:
         return
     if entry := (await suppressions.suppressed_entirely([key])).get(key):
@@ -121,7 +121,7 @@ async def _check_not_suppressed(suppressions: SuppressionFilter | None, key: str
 
 async def _conclude(queues: Queues, claim: Claim, outcome: Outcome, clock: Clock) -> None:
     match outcome:
-        case Sent() | Rejected():
+        case Sent() | Rejected() | Untried(too_large=True):
             await complete(queues, claim)
         case Deferred(scope=Scope.PROVIDER) | Untried():
             await start_over(queues, [claim], FAULT_DELAY_S)

@@ -113,7 +113,7 @@ async def add_user(tables: Tables, address: str, role: Role, password: str, now:
 
 
 async def check(tables: Tables, address: str, password: str) -> User | None:
-    """Return the user if the password is theirs; the time it takes reveals nothing."""
+    """Return the user if the password is right; the time it takes reveals nothing."""
     found = None
     with contextlib.suppress(BadAddress):
         found = await users.find(tables, parse_address(address.strip()).storage_key)
@@ -142,7 +142,7 @@ async def begin(tables: Tables, user: User, browser: Browser, now: datetime) -> 
 async def change_password(tables: Tables, user: User, old: str, new: str, now: datetime) -> None:
     """Change the password and end every session; the page begins a new one."""
     if not await _is_right(user.password, old):
-        raise WrongPassword(_("That is not your current password."))
+        raise WrongPassword(_("This is not your current password."))
     check_password(new, user.address)
     await _change(tables, user.key, password=await _hash(new), sessions_from=now)
 
@@ -213,7 +213,7 @@ async def _change(tables: Tables, key: str, **values: object) -> User:
 
 @functools.cache
 def _hash_of_nobody() -> str:
-    """Compared when there is no such user. Not at import: most processes sign nobody in."""
+    """Used if there is no such user. Not computed at import: most processes sign nobody in."""
     return hasher.hash(secrets.token_hex(16))
 
 
@@ -232,7 +232,7 @@ async def _is_right(hashed: str, password: str) -> bool:
 
 
 async def _in_thread(call: Callable[..., T], *arguments: str) -> T:
-    """Run a few at a time. A request that gives up meanwhile keeps its slot until the end."""
+    """Run a few at a time. A request that gives up keeps its slot until the call ends."""
 
     async def work() -> T:
         async with _hashing:

@@ -1,9 +1,9 @@
 """Copy everything out of a storage that is in use and has no snapshot, such as Azure Storage.
 
-Nothing is one moment here: rows change while others are read. So everything is read in the reverse
+This is not a snapshot: rows change while others are read. So everything is read in the reverse
 order of writing, and whatever a row refers to is in the copy, as it was then or later:
 
-    message rows > ledgers > batches > archive > blobs > all else > suppressions > lists and people
+    message rows > ledgers > batches > archive > all else > blobs > suppressions > lists and people
 
 What can be inconsistent in a copy, and why it does no harm:
     a batch that its message does not count    the scheduler adopts it, as after a crash
@@ -20,7 +20,7 @@ Queues are not read by claiming, which would take work away from senders. The ma
 queues of imports and feedback are not needed: their items are put again from rows. From the others
 up to 32 items are copied, what can be seen at once; confirmations beyond that are not in the copy,
 but the people are, and can be asked again (actions/ask_to_confirm.py).
-Dies half-way: the file is incomplete and has no manifest, so nothing takes it for a backup.
+Dies half-way: the file is incomplete and has no manifest, so it is never used as a backup.
 """
 
 from __future__ import annotations
@@ -53,13 +53,10 @@ OnProgress = Callable[[str, int], None]
 
 async def copy_everything(source: Storage, target: Storage, on_progress: OnProgress) -> None:
     """Copy into an empty storage, in the order above."""
-    for table in _FIRST:
+    middle = (table for table in TABLES if table not in _FIRST + _LAST)
+    for table in (*_FIRST, *middle):
         await _copy_table(source, target, table, on_progress)
-        if table == _FIRST[-1]:
-            await _copy_blobs(source, target, on_progress)
-    for table in TABLES:
-        if table not in _FIRST + _LAST:
-            await _copy_table(source, target, table, on_progress)
+    await _copy_blobs(source, target, on_progress)  # after the rows of templates and pictures
     for queue in COPIED_QUEUES:
         items = await source.queues.peek(queue, limit=CLAIM_ITEMS_MAX)
         await target.queues.put(queue, *(item.body for item in items))

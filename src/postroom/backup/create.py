@@ -1,11 +1,11 @@
-"""Write a backup: one file with everything, made while all roles work.
+"""Write a backup: one file with everything, made while all roles keep running.
 
 Before: any storage, in use.
 After: a file that only its owner can read, with every row, blob and work item, and a manifest:
 version, time, counts and checksums.
 Steps: write to a temporary name beside the target > add the manifest > wait for the disk > rename.
-Dies half-way: the temporary file is left, whose name no command takes for a backup. The next
-scheduled backup deletes it once it is a day old. An existing file of the same name stays as it was.
+Dies half-way: the temporary file is left; no command accepts its name as a backup. The next
+scheduled backup deletes it once it is a day old. An existing file of the same name is not changed.
 Commit point: the rename.
 
 An engine that can write a snapshot of one moment does (SQLite). On others, copying.py reads
@@ -52,7 +52,7 @@ class BackupContents(Protocol):
         ...
 
     async def find_damage(self) -> str:
-        """Read everything; say in a sentence what is wrong, or "" if the backup is whole."""
+        """Read everything; return what is wrong as a sentence, "" if the backup is complete."""
         ...
 
     async def close(self) -> None: ...

@@ -1,17 +1,17 @@
-"""Hold what a restored backup may not send by itself: it may have been sent since the backup.
+"""Hold messages of a restored backup that may have been sent since the backup was made.
 
 Before: every row of the backup is in the storage, which nothing uses yet.
-After: every message that was on its way, or whose time has come, is paused with the reason, and no
+After: every message that was being sent, or whose time has come, is paused with the reason, and no
 ledger names a sender. A person resumes it, which sends to everyone not recorded as sent, or cancels
-it. Drafts, messages for later and completed ones stay as they are.
-    ledgers            what the archive knows is recorded; what was announced when the backup was
-                       made is in doubt, as after a death of its sender. No journal decides it: one
-                       on this machine may be about a later attempt, and it is asked only about a
-                       sender that a ledger names
+it. Drafts, messages for later and completed ones are not changed.
+    ledgers            outcomes in the archive are recorded; what was announced when the backup was
+                       made is in doubt, as if its sender had died. Journals do not count: one on
+                       this machine may be about a later attempt, and journals are only consulted
+                       about a sender that a ledger names
     imports            a running one is stopped, because it may mail confirmations; it can continue
     sessions           deleted: everybody signs in again
     scheduled backups  their record is deleted, because it is about another machine
-Dies half-way: all of it is done again and changes nothing that is done.
+Dies half-way: all of it is done again; what is already done does not change.
 Commit point: each row on its own; the storage is opened afterwards (restore.py).
 """
 
@@ -45,7 +45,7 @@ _WAITING = GOING_OUT | {Status.PENDING, Status.PAUSED}
 
 
 async def hold_everything(tables: Tables, made_at: datetime, now: datetime) -> list[Message]:
-    """Hold it all, and return the messages that wait for a person."""
+    """Hold everything, and return the messages that wait for a person."""
     held: list[Message] = []
     async for message in messages.live_messages(tables):
         await _settle_ledgers(tables, message, now)
@@ -90,7 +90,7 @@ async def _count_open(tables: Tables, message: Message) -> int:
 
 
 async def _settle_ledgers(tables: Tables, message: Message, now: datetime) -> None:
-    """Settle all ledgers, also of batches that the message does not count yet."""
+    """Settle all ledgers, including those of batches that the message does not count yet."""
     last = await _complete_ledgers(tables, message, now)
     for group in batches.groups(last):
         found = [each async for each in batches.readable_ledgers(tables, message.ref, group)]

@@ -1,13 +1,13 @@
-"""Scheduled backups: the scheduler that leads makes one every few hours, and keeps the last ones.
+"""Scheduled backups: the leading scheduler makes one every few hours, and keeps the last ones.
 
-Before: a folder, an interval and a number, by setting.
-After: the folder has a new backup that was read again and is whole; older ones beyond the number
-are deleted; the record says so. A failure is in the record and in the log, and it is tried again.
+Before: the settings name a folder, an interval and a number.
+After: the folder has a new, verified backup; older ones beyond the number are deleted; the result
+is recorded. A failure is recorded and logged, and the backup is tried again.
 Steps: is one due? > write > read it again > delete older ones > record.
 Dies half-way: the record still names the one before, so another scheduler makes one at once.
     while writing            the temporary file is deleted by a later backup once it is a day old
     before it is verified    it stays; nothing older was deleted
-    before the record        one backup too many, which a later one deletes
+    before the record        an extra backup, which a later one deletes
 Commit point: the record. Two schedulers that both believe they lead make two backups.
 """
 
@@ -82,12 +82,12 @@ class BackupKeeper:
         return REST_S
 
     def stop(self) -> None:
-        """Make no backup any more, not even the one that is being made."""
+        """Make no more backups, and abandon the one in progress."""
         if self._making:
             self._making.cancel()
 
     async def _make(self) -> WrittenBackup:
-        """Write one, read it again, and only then delete what is too old."""
+        """Write one, verify it, and only then delete what is too old."""
         if not await asyncio.to_thread(self.folder.is_dir):
             raise BadInput(f"There is no folder {self.folder}. Create it, or mount its disk.")
         written = await create(self.context, self.folder)

@@ -5,13 +5,14 @@ After: the storage has every row and blob of the backup; both were read again an
 may have been sent since the backup is held for a person (hold.py).
 Steps: read the whole backup and compare its checksums > mark the storage > copy tables and blobs >
 compare > put work items > hold > unmark.
-Dies half-way: the storage is marked, so nothing starts there, and says what to do. The same command
-continues; a command with another backup starts over. Nothing is mailed before the mark is gone.
+Dies half-way: the storage is marked, so roles and commands refuse to start there, with a sentence
+on what to do. The same command continues; one with another backup starts over. Nothing is mailed
+before the mark is deleted.
     before the mark           nothing happened
     among tables or blobs     continues at the last recorded position; equal rows are skipped
     while comparing           compares again
     among work items          the queue is emptied, and filled again
-    while holding             held again, which changes nothing that is held
+    while holding             held again; what is already held does not change
 Commit point: the deletion of the mark.
 
 Work items: batches, imports and feedback get theirs again from rows. Single mails (confirmations

@@ -1,5 +1,5 @@
-"""The bounce mailbox: mails that come back are read here and stored as feedback events.
+"""The bounce mailbox: returned mails are read here and stored as feedback events.
 
-port.py is what a mailbox can do; imap.py, maildir.py and directory.py do it. reader.py is the
-worker in the scheduler role.
+port.py defines what a mailbox can do; imap.py, maildir.py and directory.py implement it. reader.py
+is the worker in the scheduler role.
 """

@@ -1,8 +1,8 @@
 """A folder as bounce mailbox: each file is one mail.
 
-Whoever delivers here writes a mail under a name that begins with a dot, or into another folder of
-the same disk, and renames it when it is complete. A file that was changed a moment ago is left
-alone in case somebody does not.
+A program that delivers here writes a mail under a name that begins with a dot, or into another
+folder on the same disk, and renames it when it is complete. A file that was changed a moment ago is
+left alone, in case a program does not follow this.
 """
 
 from __future__ import annotations

@@ -221,9 +221,9 @@ def _refused(uids: Sequence[int], act: Callable[[Sequence[int]], bool]) -> set[i
 
 
 def _words(error: Exception) -> str:
-    said: Iterable[object] = error.args
+    texts: Iterable[object] = error.args
     return " ".join(
-        each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in said
+        each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in texts
     )
 
 

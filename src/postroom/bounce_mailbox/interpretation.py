@@ -1,6 +1,6 @@
-"""What a mail in the bounce mailbox means for us: an event, or where it is put away without one.
+"""What a mail in the bounce mailbox means: its event, if it has one, and where it is filed.
 
-Pure. A report counts only with a delivery token whose MAC is right: nobody can suppress or
+Pure. A report counts only with a delivery token whose MAC is right, so nobody can suppress or
 unsubscribe somebody else with a forged bounce.
 """
 
@@ -36,7 +36,7 @@ HEARD = frozenset(
 
 
 class Interpretation(msgspec.Struct, frozen=True):
-    """Where a mail is put away, after its event is stored, if it has one."""
+    """Where a mail is filed, after its event, if it has one, is stored."""
 
     filing: Filing
     event: FeedbackEvent | None = None

@@ -1,7 +1,7 @@
-"""The port of a bounce mailbox: list a few mails, fetch one, put some away.
+"""The port of a bounce mailbox: list a few mails, fetch one, file some of them.
 
 One reader at a time uses a mailbox. A mail has an id that names the same mail as long as it stays
-where it is; after that, whoever asks for it gets nothing, never another mail.
+where it is; after that, asking for it returns nothing, never another mail.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-# Reports begin with what they say; what follows is the email that came back, whatever its size.
+# The report comes first; after it comes the returned email, which may have any size.
 FETCHED_BYTES_MAX = 1024 * 1024
 PROCESSED_FOLDER = "Postroom-processed"
 UNKNOWN_FOLDER = "Postroom-unknown"
@@ -27,11 +27,11 @@ class MailboxUnavailable(Exception):
 
 
 class Filing(StrEnum):
-    """What became of a mail, which decides where it is put away."""
+    """The result of reading a mail, which decides where it is filed."""
 
     RECORDED = "recorded"  # its event is stored: the only mails that may be deleted
     IGNORED = "ignored"  # an automatic reply to one of our emails: kept with the recorded ones
-    UNKNOWN = "unknown"  # not about an email of ours, as far as it can be proved: kept for people
+    UNKNOWN = "unknown"  # not about one of our emails, as far as it can be proved: kept for people
 
 
 class ReturnedMail(msgspec.Struct, frozen=True):
@@ -48,15 +48,15 @@ class BounceMailbox(Protocol):
         ...
 
     async def waiting(self, *, limit: int, besides: Collection[str] = ()) -> list[str]:
-        """The ids of some mails that nobody has put away yet."""
+        """The ids of some mails that have not been filed yet."""
         ...
 
     async def fetch(self, id_: str) -> ReturnedMail | None:
-        """Read a mail and change nothing; None if it is gone, or cannot be read."""
+        """Read a mail without changing anything; None if it is gone or cannot be read."""
         ...
 
     async def put_away(self, ids: Sequence[str], filing: Filing) -> set[str]:
-        """Put mails away; return the ids of those that stay where they are."""
+        """File mails; return the ids of those that could not be moved or deleted."""
         ...
 
     async def count(self) -> int:

@@ -1,8 +1,8 @@
 """Read the bounce mailbox: a worker of the scheduler role turns mails into feedback events.
 
-Before: servers sent mails back, and they wait in the mailbox.
-After: each report about an email of ours is an event that stage 5 deals with, and its mail is put
-away with the recorded ones; all other mails are kept apart, for people.
+Before: servers returned mails, which wait in the mailbox.
+After: each report about one of our emails is an event that stage 5 processes, and its mail is filed
+with the recorded ones; all other mails are filed separately, for people.
 Steps: hold the lease > list a few mails > read each > store their events > put the mails away >
 count.
 Dies half-way:
@@ -91,7 +91,7 @@ class MailboxReader:
             return False
         except StorageError:
             raise
-        except Exception as error:  # the other work of this role must go on
+        except Exception as error:  # the other work of this role must continue
             log.exception("bounce_mailbox_failed")
             await self._note_fault(type(error).__name__)
             return False
@@ -157,7 +157,7 @@ class MailboxReader:
         """In a thread: a long mail takes a while."""
         try:
             return await asyncio.to_thread(interpret, mail, self.secret, self.clock.now())
-        except Exception:  # this one is for people; the others must go on
+        except Exception:  # this one is for people; the others must continue
             log.exception("returned_mail_unreadable", size=len(mail.content))
             return UNKNOWN_MAIL
 
@@ -210,7 +210,7 @@ class MailboxReader:
     # --- What people see ------------------------------------------------------------------------
 
     async def _count(self, read: Sequence[Interpretation]) -> None:
-        """Write when something came in, after a fault, and now and then."""
+        """Write the counts when something arrived, after a fault, and at intervals."""
         events = sum(each.event is not None for each in read)
         unknown = sum(each.filing is Filing.UNKNOWN for each in read)
         now_s = self.clock.monotonic()
@@ -224,7 +224,7 @@ class MailboxReader:
             log.info("returned_mails_unknown", count=unknown)
 
     async def _note_fault(self, words: str) -> None:
-        """Show the trouble, and let another reader try: it may have better luck."""
+        """Report the trouble, and let another reader try."""
         self._faults += 1
         if words != self._fault:  # once, not at every poll while it lasts
             self._fault = words

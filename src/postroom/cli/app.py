@@ -23,6 +23,7 @@ from postroom.cli import (
     keys,
     limits,
     lists,
+    media,
     messages,
     migrate,
     running,
@@ -30,6 +31,7 @@ from postroom.cli import (
     storage,
     subscribers,
     suppressions,
+    templates,
     trace,
     users,
 )
@@ -76,6 +78,8 @@ app.add_typer(lists.app, name="list")
 app.add_typer(subscribers.app, name="subscriber")
 app.add_typer(suppressions.app, name="suppression")
 app.add_typer(messages.app, name="message")
+app.add_typer(media.app, name="media")
+app.add_typer(templates.app, name="template")
 app.add_typer(keys.app, name="key")
 app.add_typer(limits.app, name="limit")
 app.add_typer(users.app, name="user")

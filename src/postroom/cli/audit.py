@@ -50,7 +50,7 @@ async def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who changed what, when and from where; sign-ins too. Newest first."""
+    """Show who changed what, when and from where, including sign-ins. Newest first."""
     now = parts.clock.now()
     wanted = AuditFilter(
         person=person,
@@ -72,7 +72,7 @@ async def audit(
             for line in _lines(entry):
                 typer.echo(line)
         if is_empty:
-            echo_err("Nothing was recorded that matches.")
+            echo_err("No entry matches.")
 
 
 async def _limited(found: AsyncIterator[AuditEntry], limit: int) -> AsyncIterator[AuditEntry]:

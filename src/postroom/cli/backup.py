@@ -13,16 +13,13 @@ from postroom.backup.create import create as create_backup
 from postroom.backup.create import verify as verify_backup
 from postroom.backup.restore import Restored
 from postroom.backup.restore import restore as restore_backup
-from postroom.cli.exit_codes import INTERRUPTED, REFUSED
+from postroom.cli.exit_codes import REFUSED
+from postroom.cli.filling import explain_stop
 from postroom.cli.output import AsJson, echo_err, fields, show
 from postroom.cli.progress import progress
 from postroom.cli.session import in_loop, interruptible, load_settings, work
 from postroom.domain.backup import Manifest
-from postroom.domain.errors import WrongState
 from postroom.domain.message import Message
-from postroom.migration.filling import Stopped
-from postroom.migration.state import TakenOver
-from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -42,7 +39,7 @@ class DefaultToCreate(TyperGroup):
 
 app = typer.Typer(
     cls=DefaultToCreate,
-    help="Back up everything into one file, while mail is sent; `postroom backup TO` makes one.",
+    help="Back up everything into one file while mail is being sent: `postroom backup TO`.",
     no_args_is_help=True,
 )
 
@@ -50,11 +47,14 @@ app = typer.Typer(
 @app.command(_CREATE)
 def create(
     to: Annotated[
-        Path, typer.Argument(metavar="TO", help="A file, or a folder (then its name has the time).")
+        Path,
+        typer.Argument(
+            metavar="TO", help="A file, or a folder (the file is then named after the time)."
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Write everything into one file, while all roles go on."""
+    """Write everything into one file, while all roles keep running."""
     settings = load_settings()
 
     async def run(parts: Parts) -> WrittenBackup:
@@ -100,12 +100,14 @@ def verify(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: AsJso
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FROM", help="A file of “postroom backup”.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FROM", help="A file written by “postroom backup”.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Restore a backup into POSTROOM_STORAGE, which must be empty.
 
-    What may have been sent since the backup is held until a person decides. If it is interrupted or
+    What may have been sent since the backup is held until you decide. If it is interrupted or
     killed, run the same command again.
     """
     restored, made_at = in_loop(_restore(load_settings(), file, as_json=as_json))
@@ -133,16 +135,10 @@ async def _restore(settings: Settings, file: Path, *, as_json: bool) -> tuple[Re
             lambda: not interrupt.is_set(),
             lambda stage, done: tick(done, None, f"{stage}, {done:,}"),
         ) as context:
-            try:
+            with explain_stop(
+                "The restore stopped.", "Another “postroom restore” is filling this storage."
+            ):
                 return await restore_backup(context), context.source.manifest.made_at
-            except TakenOver:
-                raise WrongState("Another “postroom restore” is filling this storage.") from None
-            except Stopped:
-                echo_err("Interrupted. Run the same command again to continue.")
-                raise typer.Exit(INTERRUPTED) from None
-            except StorageError:
-                echo_err("The restore stopped. Run the same command again to continue.")
-                raise
 
 
 def _lines(restored: Restored, made_at: str) -> list[str]:
@@ -150,7 +146,7 @@ def _lines(restored: Restored, made_at: str) -> list[str]:
     rows = sum(part.target for part in restored.parts)
     lines = [
         f"Restored {rows:,} entries of the backup of {made_at}. Start the roles.",
-        "Whatever happened after the backup is unknown here: sign-ups, unsubscribes, emails.",
+        "Anything that happened after the backup is missing: sign-ups, unsubscribes, sent emails.",
     ]
     for each in restored.held:
         people = each.restore_hold.people if each.restore_hold else 0

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 Clear = Annotated[bool, typer.Option("--clear", help="Delete all of them.")]
 Requeue = Annotated[
-    bool, typer.Option("--requeue", help="Put those that a sender understands back on their queue.")
+    bool, typer.Option("--requeue", help="Put those that a sender can process back on their queue.")
 ]
 
-Resend = Annotated[
-    bool, typer.Option("--resend", help="Ask the person of a confirmation to confirm again.")
-]
+Resend = Annotated[bool, typer.Option("--resend", help="Send the person a new confirmation email.")]
 
 
 def dead_letters_command(
@@ -40,7 +38,7 @@ def dead_letters_command(
 ) -> None:
     """Show the oldest 32 dead letters: work items that were set aside, why, and what to do.
 
-    Putting an item back is safe: nobody gets an email twice.
+    You can safely put an item back: nobody gets an email twice.
     """
     if clear + requeue + resend > 1:
         raise BadInput("Use only one of --clear, --requeue and --resend.")
@@ -94,8 +92,9 @@ def _requeue(as_json: bool) -> None:
     lines = [ngettext("{count} item was put back.", "{count:,} items were put back.", requeued)]
     if kept:
         text = ngettext(
-            "{count} is not a work item of Postroom and stays. Delete it with --clear.",
-            "{count:,} are not work items of Postroom and stay. Delete them with --clear.",
+            "{count} is not a Postroom work item and was not put back. Delete it with --clear.",
+            "{count:,} are not Postroom work items and were not put back. Delete them with "
+            "--clear.",
             kept,
         )
         lines.append(text)

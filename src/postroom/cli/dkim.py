@@ -67,7 +67,7 @@ def create(
     show(data, as_json, *_instructions(key, new.path, setting))
     is_alone = ed25519 and not any(place.domain == domain for place in places)
     if is_alone:
-        echo_err("Many receivers cannot verify Ed25519. Create an RSA key as well.")
+        echo_err("Many receivers cannot verify Ed25519. Create an RSA key too.")
 
 
 @app.command("show")

@@ -53,15 +53,15 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the installation, and say how to fix what is wrong."""
+    """Check the installation, and explain how to fix what is wrong."""
     if domain is None and dns is not None:
         raise BadInput("--dns is for --domain.")
     checks = examine() if domain is None else examine_sender_domain(domain, dns)
     lines: list[str] = []
     for check in checks:
         lines.append(f"{check.verdict:5}  {check.about:12}  {check.words}")
-        if check.mend:
-            lines.append(f"{'':21}{check.mend}")
+        if check.fix:
+            lines.append(f"{'':21}{check.fix}")
     show(checks, as_json, *lines)
     if any(check.verdict is WRONG for check in checks):
         raise typer.Exit(REFUSED)
@@ -73,7 +73,7 @@ def examine() -> list[Check]:
     try:
         settings = load_settings()
     except BadSettings as bad:
-        fix = f"Correct it in the environment or in {FILE.absolute()}; docs/settings.md lists all."
+        fix = f"Correct it in the environment or in {FILE.absolute()}; see docs/settings.md."
         return [Check(WRONG, "settings", mistake, fix) for mistake in bad.mistakes]
 
     async def collect() -> list[Check]:
@@ -83,7 +83,7 @@ def examine() -> list[Check]:
 
 
 def examine_sender_domain(domain: str, dns_server: str | None = None) -> list[Check]:
-    """Examine SPF, DKIM, DMARC and what else receivers look at, for emails from this domain."""
+    """Examine SPF, DKIM, DMARC and whatever else receivers check for emails from this domain."""
     from postroom.deliverability.checks import examine_domain
     from postroom.deliverability.dns import DnsClient, resolver_at, system_resolver
     from postroom.wiring.sending_plan import sending_plan
@@ -131,7 +131,7 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
     except StorageError as error:
         fix = "Check POSTROOM_STORAGE, other programs that use the file, and the free space."
         if not engine.may_exist():
-            fix = "“postroom serve” creates it, if this is the right place."
+            fix = "If this is the right place, “postroom serve” creates it."
         yield Check(WRONG, "storage", str(error), fix)
     where = engine.path or settings.data.absolute()
     for path in sorted({settings.data.absolute(), where}):
@@ -208,8 +208,10 @@ async def _check_dead_letters(parts: Parts) -> AsyncIterator[Check]:
 async def _check_backups(parts: Parts) -> Check:
     record = await backups.find(parts.storage.tables)
     if record is None:
-        return Check(NOTE, "backups", "none was made yet; the scheduler makes them")
-    made = f"the last whole one is of {readable(record.made_at)}" if record.made_at else "none yet"
+        return Check(NOTE, "backups", "none has been made yet; the scheduler makes them")
+    made = (
+        f"the last good one was made {readable(record.made_at)}" if record.made_at else "none yet"
+    )
     if record.is_failing:
         text = f"{record.failure} {record.failures} in a row have failed; {made}"
         return Check(WRONG, "backups", text, "Check POSTROOM_BACKUP_FOLDER and its free space.")
@@ -258,8 +260,8 @@ def _check_journals(folder: Path) -> Check:
     if not dead:
         return Check(RIGHT, "journals", "no sender died while sending")
     text = ngettext(
-        "{count} sender died while sending; the next sender on this machine recovers",
-        "{count} senders died while sending; the next sender on this machine recovers",
+        "{count} sender died while sending; the next sender on this machine recovers its work",
+        "{count} senders died while sending; the next sender on this machine recovers their work",
         len(dead),
     )
     return Check(NOTE, "journals", str(text))

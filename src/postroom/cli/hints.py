@@ -14,7 +14,7 @@ from postroom.migration.state import StorageClosed
 def hint(error: BaseException) -> str:
     """Return one sentence, or an empty string."""
     match error:
-        case AlreadySubscribed() if error.subscriber.gone:
+        case AlreadySubscribed() if error.subscriber.inactive_reason:
             return "Then use --bring-back."
         case NoSuchList():
             return f"Create it with “postroom list create {error.name} --from ADDRESS”."

@@ -53,7 +53,9 @@ def import_people(
     ] = Existing.LEAVE,
     basis: Annotated[
         str,
-        typer.Option(metavar="TEXT", help="Why you may email them; kept in each consent record."),
+        typer.Option(
+            metavar="TEXT", help="Why you are allowed to email them; kept in each consent record."
+        ),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only count.")] = False,
     report: Annotated[
@@ -171,12 +173,12 @@ def _count_lines(terms: ImportTerms, counts: ImportCounts) -> Iterator[str]:
         f"{would}confirmed": counts.confirmed,
         f"{would}updated": counts.updated,
         f"{would}asked to confirm": counts.asked,
-        "more than once in the file": counts.twice,
-        "with a typing error in the address that was corrected": counts.mended,
+        "more than once in the file": counts.duplicates,
+        "with a typing error in the address that was corrected": counts.corrected,
         "with a domain that looks mistyped": counts.mistyped,
     }
     yield from (f"{count:,} {what}" for what, count in changes.items() if count)
-    yield f"{counts.gone:,} unsubscribed earlier: not added again"
+    yield f"{counts.unsubscribed:,} unsubscribed earlier: not added again"
     yield f"{counts.bad:,} bad"
 
 
@@ -185,7 +187,7 @@ def _row_lines(observer: _Observer, counts: ImportCounts, report: Path | None) -
         yield f"  line {row.line}: {row.value}: {row.reason}"
     for row in observer.first_bad:
         yield f"  line {row.line}: {row.value or '(empty)'}: {row.reason}"
-    hidden = counts.bad + counts.gone - len(observer.first_bad)
+    hidden = counts.bad + counts.unsubscribed - len(observer.first_bad)
     if report:
         yield f"All refused rows are in {report}."
     elif hidden > 0:

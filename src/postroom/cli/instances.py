@@ -35,7 +35,7 @@ def _line(instance: RunningInstance) -> str:
     since = instance.since.isoformat(timespec="seconds")
     states = ["active"] * instance.is_leading + ["held back"] * instance.is_held_back
     if instance.role in ("sender", "web"):
-        states.append(f"{instance.busy} in hand, {instance.per_s:g} per second")
+        states.append(f"{instance.busy} in progress, {instance.per_s:g} per second")
     if instance.limits:
         states.append(f"{instance.limits.minimum} to {instance.limits.maximum} senders")
     about = f"  {', '.join(states)}" if states else ""

@@ -35,7 +35,7 @@ Name = Annotated[
 SENDER = typer.Option("--from", metavar="MAILBOX", help="From of its emails.")
 DESCRIPTION = typer.Option(help="Shown in its emails.")
 POSTAL_ADDRESS = typer.Option(help="Shown at the end of its emails.")
-PUBLIC_FORM = typer.Option(help="Whether it has a public page to sign up on.")
+PUBLIC_FORM = typer.Option(help="Whether it has a public sign-up page.")
 
 
 @app.command("create")
@@ -70,7 +70,7 @@ async def edit(
     public_form: Annotated[bool | None, PUBLIC_FORM] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a list. Options that are left out change nothing; an empty text removes one."""
+    """Change a list. Options you leave out stay as they are; an empty text removes one."""
     changes = ListChanges(
         sender=sender,
         description=description,
@@ -130,10 +130,12 @@ async def delete(parts: Parts, name: Name, yes: Yes = False, as_json: AsJson = F
 
 
 async def _count_people(parts: Parts, name: str, *, quiet: bool) -> dict[str, int]:
-    counts = {"verified": 0, "unverified": 0, "gone": 0}
+    counts = {"verified": 0, "unverified": 0, "inactive": 0}
     with progress(f"Counting {name}", quiet=quiet) as tick:
         async for one in subscribers.everyone(parts.storage.tables, name):
-            counts["gone" if one.gone else "verified" if one.verified else "unverified"] += 1
+            counts[
+                "inactive" if one.inactive_reason else "verified" if one.verified else "unverified"
+            ] += 1
             if (seen := sum(counts.values())) % COUNT_PROGRESS_EVERY == 0:
                 tick(seen, None, f"{seen:,} people")
     return counts

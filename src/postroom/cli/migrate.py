@@ -1,4 +1,4 @@
-"""`postroom migrate`: copy everything into another storage, and prove that it is there."""
+"""`postroom migrate`: copy everything into another storage, and verify the copy."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroom.cli.exit_codes import INTERRUPTED, REFUSED
+from postroom.cli.exit_codes import REFUSED
+from postroom.cli.filling import explain_stop
 from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.progress import progress
 from postroom.cli.session import in_loop, interruptible, load_settings
-from postroom.domain.errors import BadInput, WrongState
+from postroom.domain.errors import BadInput
 from postroom.migration import migrate as migration
 from postroom.migration.comparison import Comparison
-from postroom.migration.filling import Stopped
 from postroom.migration.migrate import MigrationContext
-from postroom.migration.state import TakenOver
-from postroom.storage.port import StorageError
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -139,16 +137,10 @@ async def _run(
                 may_go_on=lambda: not interrupt.is_set(),
                 on_progress=lambda stage, done: tick(done, None, f"{stage}, {done:,}"),
             )
-            try:
+            with explain_stop(
+                "The migration stopped.", "Another “postroom migrate” is filling the target."
+            ):
                 return await (migration.compare if verify_only else migration.migrate)(context)
-            except TakenOver:
-                raise WrongState("Another “postroom migrate” is filling the target.") from None
-            except Stopped:
-                echo_err("Interrupted. Run the same command again to continue.")
-                raise typer.Exit(INTERRUPTED) from None
-            except StorageError:
-                echo_err("The migration stopped. Run the same command again to continue.")
-                raise
 
 
 def _report(

@@ -74,7 +74,7 @@ def readable(value: object) -> str:
 
 
 async def print_json_array(values: AsyncIterator[object]) -> int:
-    """Print one array, one element per line, as they come; return how many."""
+    """Print one array, one element per line, as they arrive; return how many."""
     count = 0
     async for value in values:
         sys.stdout.write(("[" if count == 0 else ",\n") + to_json(value))
@@ -84,7 +84,7 @@ async def print_json_array(values: AsyncIterator[object]) -> int:
 
 
 async def write_csv(file: TextIO, header: Sequence[str], rows: AsyncIterator[Sequence[Any]]) -> int:
-    """Write rows as they come, safe to open in a spreadsheet; return how many."""
+    """Write rows as they arrive, safe to open in a spreadsheet; return how many."""
     count = 0
     file.write(csv_text([header]))
     async for row in rows:

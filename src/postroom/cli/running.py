@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroom.cli.exit_codes import INTERRUPTED
+from postroom.cli.exit_codes import INTERRUPTED, OK, fail
 from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.session import in_loop, load_settings, work
 from postroom.domain.texts import ngettext
@@ -51,7 +51,7 @@ def web(supervised: Supervised = False) -> None:
 
 
 def drain(as_json: AsJson = False) -> None:
-    """Do everything that is due: imports, returned mails, emails. Then exit."""
+    """Do everything that is due (imports, the bounce mailbox, emails), then exit."""
     from postroom.wiring import roles
     from postroom.wiring.transports import transport_of
 
@@ -72,8 +72,8 @@ def drain(as_json: AsJson = False) -> None:
     dead_letters = lengths.pop(DEAD_LETTER_QUEUE)
     waiting = sum(lengths.values())
     later = ngettext(
-        "; {count} work item waits for a later try",
-        "; {count:,} work items wait for a later try",
+        "; {count} work item is waiting to be retried",
+        "; {count:,} work items are waiting to be retried",
         waiting,
     )
     is_test = not transport_of(settings).leaves_the_machine
@@ -106,7 +106,7 @@ def serve() -> None:
     lines = [
         f"Postroom runs on {settings.bind}; {start}",
         f"  storage    {engine.description}",
-        f"  mails go   {to}{transport.description}",
+        f"  emails go  {to}{transport.description}",
         f"  senders    {now.senders_min} to {now.senders_max}, as the queues grow",
         "  stop       Ctrl-C, or SIGTERM: work in progress is finished",
     ]
@@ -124,13 +124,25 @@ def _fork_nursery() -> Nursery | None:
     """Import what the roles need, and fork the process from which they are forked."""
     import uvloop  # noqa: F401
 
-    import postroom.web.app
+    import postroom.web.measured
     import postroom.web.server
     import postroom.wiring.roles  # noqa: F401
-    from postroom.cli.app import run
     from postroom.nursery import fork_nursery
+    from postroom.web.app import analysed_routes
 
-    return fork_nursery(lambda role: run([role, "--supervised"]))
+    analysed_routes()
+    return fork_nursery(_run_forked)
+
+
+def _run_forked(role: str) -> int:
+    """Run a role without parsing a command line, which would write to 4 MB of shared pages."""
+    try:
+        {"web": web, "scheduler": scheduler, "sender": sender}[role](supervised=True)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - as `run` does for a command
+        return fail(error)
+    return OK
 
 
 def _warn_of_wrong_url(settings: Settings) -> None:

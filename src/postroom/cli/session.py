@@ -66,7 +66,7 @@ def work(job: Callable[[Parts], Awaitable[T]], *, create: bool = False) -> T:
 def with_parts(
     command: Callable[Concatenate[Parts, P], Coroutine[Any, Any, None]],
 ) -> Callable[P, None]:
-    """Make a command of a coroutine; it works with open storage, and Typer fills in the rest."""
+    """Make a command from a coroutine; it gets the open storage, and Typer fills in the rest."""
 
     @functools.wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> None:

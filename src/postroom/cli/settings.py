@@ -58,7 +58,7 @@ def set_(
 
 @app.command("reset")
 def reset(name: Name, as_json: AsJson = False) -> None:
-    """Set a setting back to the environment, postroom.toml or its default."""
+    """Reset a setting to its value in the environment, postroom.toml or the default."""
     from postroom.actions import change_settings
 
     known = change_settings.setting_name(name)

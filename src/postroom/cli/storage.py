@@ -1,4 +1,4 @@
-"""`postroom init` and `postroom storage …`: create a storage; look into any engine, and edit it."""
+"""`postroom init` and `postroom storage …`: create a storage; inspect and edit any engine's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CHANGED = "The row changed at the same time. Look at it and try again."
 
-app = typer.Typer(no_args_is_help=True, help="Look into tables, queues and blobs, and edit them.")
+app = typer.Typer(no_args_is_help=True, help="View and edit tables, queues and blobs.")
 app.command("dead-letters")(dead_letters_command)
 Table = Annotated[str, typer.Argument(metavar="TABLE")]
 Partition = Annotated[str, typer.Argument(metavar="PARTITION")]
@@ -56,7 +56,7 @@ BlobName = Annotated[str, typer.Argument(metavar="NAME")]
 
 
 def init(as_json: AsJson = False) -> None:
-    """Create an empty storage, unless there is one. “postroom serve” does it by itself."""
+    """Create an empty storage, unless there is one. “postroom serve” does this automatically."""
     from postroom.wiring.engines import engine_of
 
     engine = engine_of(load_settings())
@@ -88,11 +88,11 @@ def rows(
         str, typer.Option("--to", metavar="KEY", help="Keys, or partitions, before this one.")
     ] = "",
     prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Keys, or partitions, that start like this.")
+        str, typer.Option(metavar="TEXT", help="Keys, or partitions, that start with this.")
     ] = "",
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Only with this property; see “set-row”."),
+        typer.Option(metavar="NAME=VALUE", help="Only rows with this property; see “set-row”."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 20,
     as_json: AsJson = False,
@@ -173,7 +173,7 @@ async def set_row(
 def delete_row(
     table: Table, partition: Partition, key: Key, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Delete one row, unless it changed since it was shown. This repairs nothing by itself."""
+    """Delete one row, unless it has changed since it was shown. Related rows are not touched."""
     found = _read_row(table, partition, key)
     confirm(f"Delete from {table}: {_line(table, found)} ?", yes)
     try:
@@ -187,7 +187,7 @@ def delete_row(
 @app.command("queues")
 @with_parts
 async def queues(parts: Parts, as_json: AsJson = False) -> None:
-    """List the queues and how many items each has, claimed ones included."""
+    """List the queues and how many items each has, including claimed ones."""
     lengths = {name: await parts.storage.queues.length(name) for name in QUEUES}
     show(lengths, as_json, *(f"{name:25} {count:>10,}" for name, count in lengths.items()))
 

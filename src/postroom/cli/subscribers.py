@@ -169,12 +169,14 @@ async def export(
     parts: Parts,
     list_name: ListName,
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: print.")] = None,
-    gone: Annotated[bool, typer.Option("--gone", help="People who unsubscribed instead.")] = False,
+    inactive: Annotated[
+        bool, typer.Option("--inactive", help="People who unsubscribed or were removed instead.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Export a list as CSV, or with --json and no file as one array."""
     path = None if file is None or str(file) == "-" else file
-    chosen = SubscriberFilter.GONE if gone else SubscriberFilter.THERE
+    chosen = SubscriberFilter.INACTIVE if inactive else SubscriberFilter.ACTIVE
     tables = parts.storage.tables
     async with act_of(parts).audited(AuditKind.LIST, list_name, AuditAction.EXPORT):
         await lists.read(tables, list_name)

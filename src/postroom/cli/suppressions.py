@@ -82,7 +82,7 @@ def add(
     address: AddressText,
     scope: Scope = SuppressionScope.BULK,
     list_name: Lists = None,
-    note: Annotated[str, typer.Option(help="Why, for those who look it up.")] = "",
+    note: Annotated[str, typer.Option(help="Why, for anyone who looks it up.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Suppress an address, or widen its entry. They stay on their lists, but get no email."""
@@ -107,7 +107,7 @@ def add(
 
 @app.command("show")
 def show_suppression(address: AddressText, as_json: AsJson = False) -> None:
-    """Explain why an address gets no email: which message, when, and the server's words."""
+    """Explain why an address gets no email: which message, when, and the server's response."""
     parsed = parse_address(address)
 
     async def job(parts: Parts) -> tuple[Suppression, SuppressionCause | None]:
@@ -126,7 +126,7 @@ def show_suppression(address: AddressText, as_json: AsJson = False) -> None:
 
 @app.command("remove")
 def remove(address: AddressText, as_json: AsJson = False) -> None:
-    """Remove an entry: the address is mailed again from the next message on."""
+    """Remove an entry. The address is mailed again, starting with the next message."""
     parsed = parse_address(address)
 
     async def job(parts: Parts) -> Suppression:
@@ -140,7 +140,7 @@ def remove(address: AddressText, as_json: AsJson = False) -> None:
 
 @app.command("erase")
 def erase(address: AddressText, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a person from all lists, and keep only a hash of the address, which is not mailed."""
+    """Delete a person from all lists. Only a hash of the address is kept, which is never mailed."""
     parsed = parse_address(address)
     question = (
         f"Delete {parsed.typed} from all lists, with the consent record? This cannot be undone."
@@ -161,7 +161,7 @@ def erase(address: AddressText, yes: Yes = False, as_json: AsJson = False) -> No
 
 @app.command("import")
 def import_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, or one address a line.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, or one address per line.")],
     scope: Scope = SuppressionScope.BULK,
     list_name: Lists = None,
     report: Annotated[
@@ -171,8 +171,9 @@ def import_file(
 ) -> None:
     """Suppress everybody in a file of any length.
 
-    A column named email, or else the first, has the addresses; a header row is not needed. The
-    columns scope, lists, reason, since, source, status, words and note are read if they are there.
+    Addresses are taken from the column named email, or else from the first. No header row is
+    needed. The columns scope, lists, reason, since, source, status, words and note are read if
+    present.
     """
     names = tuple(check_list_name(name) for name in list_name or [])
     check_lists(scope, names)

@@ -1,4 +1,4 @@
-"""`postroom trace`: what the roles did and met, newest last."""
+"""`postroom trace`: what the roles did and what went wrong, newest last."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def trace(
         str, typer.Option(metavar="TIME", help="30s, 10m, 1h, 7d, or a time such as 2026-11-18.")
     ] = "",
     until: Annotated[str, typer.Option(metavar="TIME", help="The same, for the end.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="The newest so many.")] = 100,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Show at most this many.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep running until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show traces: what every role did and met. With --follow and --json, one object a line."""
+    """Show what every role did and what went wrong. --follow with --json: one object per line."""
 
     async def run(parts: Parts) -> None:
         now = parts.clock.now()
@@ -125,7 +125,7 @@ async def _newest(
 
 
 async def _follow(tables: Tables, filters: Sequence[TraceFilter], last: str, as_json: bool) -> None:
-    """Show what comes; a trace that is written late, with an earlier time, is not shown."""
+    """Show new traces; one that is written late, with an earlier time, is not shown."""
     with interruptible() as interrupt:
         while not interrupt.is_set():
             new = await _newest(tables, filters, LIMIT_MAX, after=last)

@@ -1,5 +1,5 @@
-"""Whether receivers will trust emails from a domain: SPF, DKIM, DMARC and what goes with them.
+"""Whether receivers will trust emails from a domain: SPF, DKIM, DMARC and related checks.
 
-dns.py asks; spf.py and dmarc.py read the records as a receiver does; checks.py says for each thing
-whether it is right, and what to change. `postroom doctor --domain` shows it.
+dns.py looks records up; spf.py and dmarc.py read them as a receiver does; checks.py decides whether
+each is right, and what to change. `postroom doctor --domain` shows the result.
 """

@@ -1,4 +1,4 @@
-"""What a receiver finds when it examines emails from a domain, each with what to change."""
+"""What a receiver finds when it examines emails from a domain, and what to change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROVIDERS = {
 
 @dataclass(frozen=True)
 class SendingPlan:
-    """How emails from a domain leave, as the settings say."""
+    """How emails from a domain are sent, according to the settings."""
 
     domain: str  # of From, A-labels
     bounce_domain: str  # of the envelope sender
@@ -138,7 +138,7 @@ def _check_spf_covers(
         return Check(RIGHT, "spf", f"{where} may send for {plan.bounce_domain}")
     text = f"{where} ({', '.join(missing)}) is not covered"
     if reading.has_macros:
-        return Check(NOTE, "spf", f"{text}, as far as can be told: the record has macros")
+        return Check(NOTE, "spf", f"{text}, as far as this can be checked: the record has macros")
     fix = f"Add {_spf_term(plan)} to the SPF record of {plan.bounce_domain}."
     if plan.is_relay_local:
         return Check(WRONG, "spf", text, fix)
@@ -254,7 +254,7 @@ def _check_alignment(plan: SendingPlan, finding: DmarcFinding) -> Check:
 
 
 async def _check_bounces(plan: SendingPlan, dns: DnsClient) -> Check:
-    """Whether bounces can come back."""
+    """Whether bounces can be received."""
     domain = plan.bounce_domain
     answer = await dns.ask(domain, RecordType.MX)
     if answer.fault:
@@ -271,7 +271,7 @@ async def _check_bounces(plan: SendingPlan, dns: DnsClient) -> Check:
     if len(lost) == len(answer.records):
         text = f"the mail servers of {domain} have no address: {', '.join(lost)}"
         return Check(WRONG, "bounces", text, fix)
-    return Check(RIGHT, "bounces", f"they go to {domain}, whose mail {answer.records[0]} takes")
+    return Check(RIGHT, "bounces", f"they go to {domain}, whose mail server is {answer.records[0]}")
 
 
 async def _check_pointers(plan: SendingPlan, dns: DnsClient) -> AsyncIterator[Check]:

@@ -1,1 +1,1 @@
-"""Pure types and decisions: no I/O, no clock, and no imports from other packages of ours."""
+"""Pure types and decisions: no I/O, no clock, and no imports from our other packages."""

@@ -1,7 +1,7 @@
 """An access key, with which a client's site uses the web service.
 
-The key itself is shown once and stored nowhere; storage has its hash. A plain SHA-256 is enough,
-because nobody can guess 240 random bits, so there is no guessing that a slow hash would hinder.
+The key itself is shown once and stored nowhere; storage has its hash. A plain SHA-256 is enough:
+nobody can guess 240 random bits, so a slow hash would not add anything.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def is_key(text: str) -> bool:
 
 
 def key_hash(key: str) -> str:
-    """Hash the key; looking up a whole hash takes the same time whatever the key is."""
+    """Hash the key; looking up a whole hash takes the same time for every key."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 

@@ -2,8 +2,8 @@
 
 An address has two spellings. `typed` is for the envelope: the local part as its owner wrote it
 (only the receiving server knows whether case matters, RFC 5321 2.4), the domain as A-labels. `key`
-identifies the address: nobody can be on a list twice by typing a capital letter. Plus tags and dots
-stay in both, because they make different addresses with different consent.
+identifies the address, so that nobody is on a list twice because of a capital letter. Plus tags and
+dots stay in both, because they make different addresses with separate consent.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ def key_prefix(text: str) -> str:
     try:
         labels = [idna.encode(each, uts46=True, std3_rules=True).decode() for each in labels]
     except UnicodeError:
-        raise BadAddress(_("No address has such a domain; check it.")) from None
+        raise BadAddress(_("No email address can have this domain; check it.")) from None
     labels.append(last.lower() if last.isascii() else "xn--")
     prefix = _storable(_folded(unicodedata.normalize("NFC", local)) + at + ".".join(labels))
     if CONTROL.search(text) or len(prefix) > STORAGE_KEY_CHARS_MAX:
-        raise BadAddress(_("No address begins like that; check it."))
+        raise BadAddress(_("No email address can begin like this; check it."))
     return prefix
 
 
@@ -145,8 +145,8 @@ def parse_domain(text: str) -> str:
 def mask(address: Address) -> str:
     """Mask an address for a page that others may see, as `s•••••1@contoso.edu`.
 
-    There are always five dots, so not even the length shows. Local parts of up to three characters
-    show less.
+    There are always five dots, so not even the length is revealed. Less is shown of local parts of
+    up to three characters.
     """
     local = address.local
     first = local[0] if len(local) > 1 else ""

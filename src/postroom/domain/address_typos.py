@@ -1,4 +1,4 @@
-"""Repair slips in the addresses of a file, and recognize mistyped domains."""
+"""Correct typing errors in the addresses of a file, and recognize mistyped domains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MISTYPED = {
 _MEANT = {typed: meant for meant, slips in _MISTYPED.items() for typed in slips.split()}
 
 
-def mended(text: str) -> str:
+def extract_address(text: str) -> str:
     """Extract the address from `mailto:x@y`, `Name <x@y>`, `'x@y'` or `x@y,`; it is not checked."""
     if found := _IN_BRACKETS.fullmatch(text):
         text = found[1]

@@ -17,7 +17,7 @@ SILENT_AFTER = timedelta(seconds=15)  # a run that is alive is seen every second
 class AskJob(msgspec.Struct, frozen=True, kw_only=True):
     list_name: str
     by: str  # who started it
-    created_at: datetime  # whoever was asked since then was asked by this job
+    created_at: datetime  # people asked since then were asked by this job
     total: int  # people to ask, counted when it was created; 0: too many to count
     run: str  # which process's turn it is: a new token for every run
     seen_at: datetime
@@ -33,7 +33,7 @@ class AskJob(msgspec.Struct, frozen=True, kw_only=True):
         return self.status is JobStatus.RUNNING
 
     def as_of(self, now: datetime) -> AskJob:
-        """As it really is: a run that nobody has seen for a while has stopped."""
+        """The job with its real status: a run that has not been seen for a while has stopped."""
         is_silent = not -SILENT_AFTER < now - self.seen_at < SILENT_AFTER
         if not self.is_running or not is_silent:
             return self
@@ -51,7 +51,7 @@ def started(
     """The job at the beginning of a run: a new one, or the rest of one that stopped."""
     known = known and known.as_of(now)
     if known and known.is_running:
-        raise WrongState(_("The people on this list are being asked right now."))
+        raise WrongState(_("People on this list are already being asked."))
     job = AskJob(list_name=list_name, by=by, created_at=now, total=total, run=run, seen_at=now)
     if known and known.can_go_on(now):
         return msgspec.structs.replace(job, created_at=known.created_at, total=known.total)

@@ -19,16 +19,18 @@ ASKS_WITHIN = timedelta(days=30)
 
 class CannotAsk(StrEnum):
     CONFIRMED = "confirmed"
-    GONE = "gone"
-    LEFT_BEFORE = "left-before"  # and signed up again, or somebody else entered their address
+    INACTIVE = "inactive"
+    UNSUBSCRIBED_BEFORE = (
+        "unsubscribed-before"  # and signed up again, or somebody else entered their address
+    )
     LATELY = "lately"
     OFTEN = "often"
 
 
 CANNOT_ASK_TEXTS = {
     CannotAsk.CONFIRMED: _("They have already confirmed."),
-    CannotAsk.GONE: _("They are no longer on this list."),
-    CannotAsk.LEFT_BEFORE: _(
+    CannotAsk.INACTIVE: _("They are no longer on this list."),
+    CannotAsk.UNSUBSCRIBED_BEFORE: _(
         "They unsubscribed earlier. Only they can request another confirmation email, by signing "
         "up again."
     ),
@@ -48,15 +50,15 @@ CANNOT_ASK_TEXTS = {
 def cannot_ask(one: Subscriber, now: datetime, *, by_hand: bool = False) -> CannotAsk | None:
     """Why this person cannot be asked now; None if they can.
 
-    An email that was refused or given up reached nobody: who asks one person by hand may ask again
-    at once. A run over a whole list would only repeat its refusals.
+    An email that was refused or given up on reached nobody, so a person may be asked again by hand
+    at once. A run over a whole list would only cause the same refusals again.
     """
-    if one.gone:
-        return CannotAsk.GONE
+    if one.inactive_reason:
+        return CannotAsk.INACTIVE
     if one.verified:
         return CannotAsk.CONFIRMED
-    if one.gone_before:
-        return CannotAsk.LEFT_BEFORE
+    if one.inactive_reason_before:
+        return CannotAsk.UNSUBSCRIBED_BEFORE
     is_lost = by_hand and one.confirmation is not None and one.confirmation.has_ended
     if one.asked_at and now < one.asked_at + ASK_ONCE_IN and not is_lost:
         return CannotAsk.LATELY
@@ -68,7 +70,7 @@ def cannot_ask(one: Subscriber, now: datetime, *, by_hand: bool = False) -> Cann
 def asked(one: Subscriber, now: datetime) -> Subscriber:
     """The subscriber after an administrator or an import asked them.
 
-    Attempts that ended before are over; one that ended since is that of a quick sender.
+    Attempts that ended before are dropped; one that ended since was made by a fast sender.
     """
     times = [*(one.asks or "").split(), now.isoformat()][-ASKS_MAX:]
     attempts = one.confirmation

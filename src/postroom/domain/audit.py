@@ -1,10 +1,10 @@
-"""The audit log: who changed what, when, and from where; sign-ins too.
+"""The audit log: who changed what, when, and from where, including sign-ins.
 
-It records what administrators and programs do. What subscribers do about themselves is in the
-consent record (consent.py), and what Postroom does by itself is in its logs.
+It records what administrators and programs do. What subscribers do themselves is in the consent
+record (consent.py), and what Postroom does on its own is in its logs.
 
-Nothing in it is a secret, and subscribers appear with a masked address, so that nothing has to be
-searched for and removed when a person is erased.
+It contains no secrets, and subscribers appear with a masked address, so that nothing has to be
+found and removed when a person is erased.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class AuditKind(StrEnum):
     IMPORT = "import"
     MESSAGE = "message"
     TEMPLATE = "template"
+    PICTURE = "picture"
     MAILBOX = "mailbox"  # the test mailbox
     KEY = "key"
     USER = "user"
@@ -76,6 +77,7 @@ KIND_TEXTS = {
     AuditKind.IMPORT: pgettext("audit log", "import"),
     AuditKind.MESSAGE: pgettext("audit log", "message"),
     AuditKind.TEMPLATE: pgettext("audit log", "template"),
+    AuditKind.PICTURE: pgettext("audit log", "picture"),
     AuditKind.MAILBOX: pgettext("audit log", "test mailbox"),
     AuditKind.KEY: pgettext("audit log", "access key"),
     AuditKind.USER: pgettext("audit log", "user"),
@@ -167,7 +169,7 @@ class AuditOutcome(StrEnum):
 
 
 OUTCOME_TEXTS: dict[AuditOutcome, Text] = {
-    AuditOutcome.STARTED: _("started, end not recorded: check whether it was done"),
+    AuditOutcome.STARTED: _("started, outcome not recorded: check whether it was done"),
     AuditOutcome.DONE: pgettext("audit log", "done"),
     AuditOutcome.REFUSED: _("attempt refused, nothing was changed"),
     AuditOutcome.FAILED: _("failed: check whether it was done"),
@@ -253,7 +255,7 @@ def values_text(values: Mapping[str, object]) -> str:
 def changed_values(
     before: Mapping[str, object], after: Mapping[str, object], *, secret: Iterable[str] = ()
 ) -> tuple[str, str]:
-    """What differs, before and after, in short; of secret values only that they differ."""
+    """The differences before and after, in short; secret values are not shown."""
     hidden = frozenset(secret)
     names = [
         name for name in {**before, **after} if before.get(name, None) != after.get(name, None)

@@ -1,4 +1,4 @@
-"""A backup: what its file says about itself, and how the last scheduled one went."""
+"""A backup: the manifest of its file, and the state of the scheduled ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BACKUP_FORMAT = 1  # of the manifest; a newer one is refused
 
 
 class PartSum(msgspec.Struct, frozen=True):
-    """How much of one table, of one queue or of all blobs is in a backup."""
+    """The count and checksum of one table, one queue or all blobs in a backup."""
 
     name: str
     count: int
@@ -18,7 +18,7 @@ class PartSum(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup says about itself; the checksums prove that it is whole."""
+    """Describes a backup; the checksums prove that it is complete."""
 
     format: int = BACKUP_FORMAT
     id: str  # of this backup, in no other one

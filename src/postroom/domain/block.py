@@ -11,13 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import Text, _, clipped
-from postroom.domain.theme import Theme, check_colour, check_link, check_source, check_theme
+from postroom.domain.theme import (
+    BadDesign,
+    Theme,
+    check_colour,
+    check_link,
+    check_source,
+    check_theme,
+)
 
 BLOCKS_MAX = 60  # in one message, those in columns included; Gmail clips emails long before
 COLUMN_BLOCKS_MAX = 10
@@ -34,7 +41,9 @@ SPACE_HEIGHTS = (4, 120)
 LEVELS = (1, 3)
 _ID = re.compile(r"[a-z][a-z0-9]{0,11}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+P = ParamSpec("P")
 T = TypeVar("T")
+_BAD_ID = _("its id must be up to 12 lower-case letters and digits, different from all others.")
 
 
 class Align(StrEnum):
@@ -94,7 +103,9 @@ class SpaceBlock(BlockBase, frozen=True, tag="space", forbid_unknown_fields=True
     height: int = 24
 
 
-class Article(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Article(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """One entry of an article list."""
 
     title: str = ""
@@ -109,7 +120,7 @@ class ArticlesBlock(BlockBase, frozen=True, tag="articles", forbid_unknown_field
     more: str = ""  # the text of the link below each article; "": only titles are links
 
 
-class SocialLink(msgspec.Struct, frozen=True):
+class SocialLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     href: str
 
@@ -165,10 +176,14 @@ class BlockDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BadBlock(BadInput):
-    """A block that cannot be used; the sentence names it, and `block_id` leads to it."""
+    """A block that cannot be used; the sentence names it, and `block_id` leads to it.
 
-    def __init__(self, sentence: Text, block_id: str = "") -> None:
+    `path` leads to the field for programs, as in “blocks[2].articles[0].href”.
+    """
+
+    def __init__(self, sentence: Text, block_id: str = "", path: str = "") -> None:
         self.block_id = block_id
+        self.path = path
         super().__init__(sentence)
 
 
@@ -177,11 +192,16 @@ def parse_document(source: str | bytes) -> BlockDocument:
     raw = source.encode() if isinstance(source, str) else source
     if len(raw) > DOCUMENT_BYTES_MAX:
         limit = DOCUMENT_BYTES_MAX // 1024
-        raise BadBlock(_("The blocks are over {limit} KiB together; remove some.", limit=limit))
+        raise BadBlock(_("The blocks are over {limit} KiB in total; remove some.", limit=limit))
     try:
         return check_document(msgspec.json.decode(raw, type=BlockDocument))
     except msgspec.DecodeError as error:
-        raise BadBlock(_("These are not the blocks of a message: {why}.", why=error)) from None
+        why, _at, path = str(error).partition(" - at `$")
+        path = path.rstrip("`").lstrip(".")
+        sentence = _("These are not the blocks of a message: {why}.", why=error)
+        if path:
+            sentence = _("{path}: {why}.", path=path, why=why)
+        raise BadBlock(sentence, path=path) from None
 
 
 def document_of(value: object) -> BlockDocument:
@@ -196,31 +216,46 @@ def encode_document(document: BlockDocument) -> str:
 def check_document(document: BlockDocument) -> BlockDocument:
     try:
         check_theme(document.theme)
-    except BadInput as error:
-        raise BadBlock(_("Design: {why}", why=error)) from None
+    except BadDesign as error:
+        raise BadBlock(_("Design: {why}", why=error), path=f"theme.{error.field}") from None
     seen: set[str] = set()
     for number, block in enumerate(all_blocks(document), 1):
-        if number > BLOCKS_MAX:
-            raise BadBlock(
-                _("There are more than {limit} blocks; remove some.", limit=BLOCKS_MAX), block.id
-            )
+        path = ""
         try:
+            if number > BLOCKS_MAX:
+                raise BadInput(
+                    _("There are more than {limit} blocks; remove some.", limit=BLOCKS_MAX)
+                )
             _check_block(block)
+            if not _ID.fullmatch(block.id) or block.id in seen:
+                path = "id"
+                raise BadInput(_BAD_ID)
         except BadInput as error:
+            path = error.path if isinstance(error, BadBlock) else path
+            place = path_of(document, block)
             raise BadBlock(
-                _("{block}: {why}", block=block_label(document, block), why=error), block.id
-            ) from None
-        if not _ID.fullmatch(block.id) or block.id in seen:
-            raise BadBlock(
-                _(
-                    "{block}: its id must be up to 12 lower-case letters and digits, different "
-                    "from all others.",
-                    block=block_label(document, block),
-                ),
+                _("{block}: {why}", block=block_label(document, block), why=error),
                 block.id,
-            )
+                f"{place}.{path}" if path else place,
+            ) from None
         seen.add(block.id)
     return document
+
+
+def path_of(document: BlockDocument, wanted: Block) -> str:
+    """How a program names a block: “blocks[2]”, in a column “blocks[2].columns[0][1]”."""
+    for at, block in enumerate(document.blocks):
+        if block is wanted:
+            return f"blocks[{at}]"
+        inner = [
+            f"blocks[{at}].columns[{column_at}][{inner_at}]"
+            for column_at, column in enumerate(getattr(block, "columns", ()))
+            for inner_at, each in enumerate(column)
+            if each is wanted
+        ]
+        if inner:
+            return inner[0]
+    return "blocks"
 
 
 def all_blocks(document: BlockDocument) -> Iterator[Block]:
@@ -250,32 +285,42 @@ def kind_of(block: Block) -> str:
 
 
 def _check_block(block: Block) -> None:
-    _check_line(block.place, PLACE_CHARS_MAX)
+    _at("place", _check_line, block.place, PLACE_CHARS_MAX)
     match block:
         case HeadingBlock():
-            _check_line(block.text)
-            _check_range(block.level, LEVELS, _("level"))
+            _at("text", _check_line, block.text)
+            _at("level", _check_range, block.level, LEVELS, _("level"))
         case TextBlock():
-            _check_text(block.text)
+            _at("text", _check_text, block.text)
         case PictureBlock():
             _check_picture(block)
         case ButtonBlock():
-            _check_line(block.text)
-            check_link(block.href)
-            check_colour(block.colour)
+            _at("text", _check_line, block.text)
+            _at("href", check_link, block.href)
+            _at("colour", check_colour, block.colour)
         case DividerBlock():
-            check_colour(block.colour)
+            _at("colour", check_colour, block.colour)
         case SpaceBlock():
-            _check_range(block.height, SPACE_HEIGHTS, _("height"))
+            _at("height", _check_range, block.height, SPACE_HEIGHTS, _("height"))
         case ColumnsBlock():
-            _check_columns(block)
+            _at("columns", _check_columns, block)
         case ArticlesBlock():
-            _check_articles(block)
+            _at("more", _check_line, block.more)
+            _at("articles", _check_each, block.articles, ARTICLES_MAX, _check_article)
         case SocialBlock():
-            _check_each(block.links, LINKS_MAX, _check_social)
+            _at("links", _check_each, block.links, LINKS_MAX, _check_social)
         case HtmlBlock():
-            if len(block.html) > HTML_CHARS_MAX:
-                raise BadInput(_("the HTML is over {limit:,} characters.", limit=HTML_CHARS_MAX))
+            _at("html", _check_html, block.html)
+
+
+def _at(path: str, check: Callable[P, object], *args: P.args, **named: P.kwargs) -> None:
+    """Check the value of a field; BadBlock with the path to it within its block."""
+    try:
+        check(*args, **named)
+    except BadInput as error:
+        inner = error.path if isinstance(error, BadBlock) else ""
+        dot = "." if inner and not inner.startswith("[") else ""
+        raise BadBlock(error.args[0], path=f"{path}{dot}{inner}") from None
 
 
 def _check_columns(block: ColumnsBlock) -> None:
@@ -286,36 +331,36 @@ def _check_columns(block: ColumnsBlock) -> None:
 
 
 def _check_picture(block: PictureBlock) -> None:
-    check_source(block.src)
-    _check_line(block.alt)
-    check_link(block.href)
+    _at("src", check_source, block.src)
+    _at("alt", _check_line, block.alt)
+    _at("href", check_link, block.href)
     if block.width:
-        _check_range(block.width, PICTURE_WIDTHS, _("width"))
-
-
-def _check_articles(block: ArticlesBlock) -> None:
-    _check_line(block.more)
-    _check_each(block.articles, ARTICLES_MAX, _check_article)
+        _at("width", _check_range, block.width, PICTURE_WIDTHS, _("width"))
 
 
 def _check_article(article: Article) -> None:
-    _check_line(article.title)
-    _check_text(article.text)
-    check_link(article.href)
-    check_source(article.src)
-    _check_line(article.alt)
+    _at("title", _check_line, article.title)
+    _at("text", _check_text, article.text)
+    _at("href", check_link, article.href)
+    _at("src", check_source, article.src)
+    _at("alt", _check_line, article.alt)
 
 
 def _check_social(link: SocialLink) -> None:
-    _check_line(link.name)
-    check_link(link.href)
+    _at("name", _check_line, link.name)
+    _at("href", check_link, link.href)
 
 
 def _check_each(items: list[T], limit: int, check: Callable[[T], None]) -> None:
     if len(items) > limit:
         raise BadInput(_("it has over {limit} entries.", limit=limit))
-    for item in items:
-        check(item)
+    for at, item in enumerate(items):
+        _at(f"[{at}]", check, item)
+
+
+def _check_html(html: str) -> None:
+    if len(html) > HTML_CHARS_MAX:
+        raise BadInput(_("the HTML is over {limit:,} characters.", limit=HTML_CHARS_MAX))
 
 
 def _check_line(text: str, chars_max: int = LINE_CHARS_MAX) -> None:

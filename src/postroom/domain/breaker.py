@@ -1,6 +1,6 @@
 """A circuit breaker for the mail server, and the server's health as one sender sees it.
 
-After a fault of our own provider, a single lane tries again, first soon and then less often.
+After a fault of our own provider, a single lane tries again, soon at first and then less often.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ConfirmationAttempts(msgspec.Struct, frozen=True, kw_only=True):
     def wait_s(self, now: datetime, rules: RetryRules) -> float:
         """Seconds until the next attempt; 0 if it is due, or there will be none.
 
-        A longer wait than the rules allow was written by a wrong clock, and counts as due.
+        A wait longer than the rules allow was written by a wrong clock, and counts as due.
         """
         wait_s = (self.retry_at - now).total_seconds() if self.retry_at else 0.0
         return wait_s if 0 < wait_s <= rules.longest_s * (1 + rules.jitter) else 0.0

@@ -1,7 +1,7 @@
 """The consent record: what somebody agreed to, when, from where, and what they were shown.
 
-Append-only. It outlives the subscription, because it is needed most after its end. It stores
-structure, which becomes sentences in the reader's language when it is shown.
+Append-only. It outlives the subscription, because it is needed most after the subscription ends. It
+stores structured data, which is shown as sentences in the reader's language.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Event(StrEnum):
     MAILED = "mailed"  # the confirmation email was handed over
     CONFIRMED = "confirmed"
     UNCONFIRMED = "unconfirmed"  # an administrator withdrew the confirmation
-    LEFT = "left"
+    UNSUBSCRIBED = "unsubscribed"
     REMOVED = "removed"  # by an administrator, a bounce or a complaint
     EXPIRED = "expired"  # never confirmed
 
@@ -40,7 +40,7 @@ EVENT_TEXTS = {
     Event.MAILED: pgettext("to a subscriber", "confirmation email sent"),
     Event.CONFIRMED: pgettext("a subscriber", "confirmed"),
     Event.UNCONFIRMED: pgettext("a subscriber's", "confirmation withdrawn"),
-    Event.LEFT: pgettext("a subscriber", "unsubscribed"),
+    Event.UNSUBSCRIBED: pgettext("a subscriber", "unsubscribed"),
     Event.REMOVED: pgettext("a subscriber was", "removed"),
     Event.EXPIRED: pgettext("a subscriber", "never confirmed, deleted"),
 }
@@ -86,7 +86,7 @@ class Consent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a change comes from: a consent without what happened and when."""
+    """Where a change comes from: a consent without the event and the time."""
 
     source: ConsentSource
     client: str = ""  # IP address, where there is one

@@ -1,8 +1,8 @@
 """CSV as text: lines become records, records become cells, and cells are safe in a spreadsheet.
 
-Memory holds one record at a time, and a quotation mark that is never closed spoils its own line
-only. Reading takes time in proportion to the length of the file, whatever is in it, and comes in
-short stretches.
+Only one record is in memory at a time, and a quotation mark that is never closed affects only its
+own line. Reading takes time proportional to the length of the file, whatever it contains, and is
+done in short stretches.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def clean(cell: str) -> str:
-    """The cell without blanks around it and, unless it is too long, in composed form (NFC).
+    """The cell without surrounding blanks and, unless it is too long, in composed form (NFC).
 
     Composing can take quadratic time: seconds for a row full of accents.
     """

@@ -70,8 +70,8 @@ def parse_dead_letter(text: str, put_at: datetime) -> DeadLetter:
 
 EXPLANATIONS: dict[Reason, Text] = {
     Reason.MALFORMED: _(
-        "It is not a work item of Postroom, so nothing was sent. Find out what put it on the "
-        "queue, then clear it."
+        "It is not a Postroom work item, so nothing was sent. Find out what put it on the queue, "
+        "then clear it."
     ),
     Reason.NO_BATCH: _(
         "It names a batch of recipients that does not exist, so nothing was sent and nobody is "
@@ -82,8 +82,8 @@ EXPLANATIONS: dict[Reason, Text] = {
         "address. Nothing was sent. Find out what put it on the queue, then clear it."
     ),
     Reason.NO_SUBSCRIBER: _(
-        "It names a subscriber by GUID, but no list has or had a subscriber with it. Nothing was "
-        "sent. Find out what put it on the queue, then clear it."
+        "It names a subscriber by GUID, but no list has ever had a subscriber with this GUID. "
+        "Nothing was sent. Find out what put it on the queue, then clear it."
     ),
     Reason.UNREADABLE: _(
         "Its rows were written by a newer version of Postroom, or are damaged. Its recipients are "
@@ -91,22 +91,22 @@ EXPLANATIONS: dict[Reason, Text] = {
     ),
     Reason.SENDERS_STOPPED: _(
         "Several senders in a row stopped while they were sending it. Recipients who had not been "
-        "sent to were put on hold: decide about them on the page of the message, then clear it."
+        "sent the email were put on hold: decide about them on the message’s page, then clear it."
     ),
     Reason.ROWS_MISSING: _(
-        "Rows of recipients are missing in storage. Recipients who had not been sent to were put "
-        "on hold: decide about them on the page of the message, then clear it."
+        "Recipient rows are missing from storage. Recipients who had not been sent the email were "
+        "put on hold: decide about them on the message’s page, then clear it."
     ),
     Reason.NO_CONTENT: _(
         "The content of its message is missing or cannot be used. Recipients who had not been "
-        "sent to were put on hold: decide about them on the page of the message, then clear it."
+        "sent the email were put on hold: decide about them on the message’s page, then clear it."
     ),
     Reason.TEST_NOT_SENT: _(
         "A test email was not accepted after several attempts. Nobody else is affected: send the "
         "test again if you still need it, and clear it."
     ),
     Reason.RESTORED: _(
-        "It was waiting when the backup was made that this storage was restored from. The email "
+        "It was waiting when the backup that this storage was restored from was made. The email "
         "may have been sent since. Put it back to send it, perhaps for a second time, or clear it."
     ),
     Reason.UNKNOWN: _(
@@ -144,7 +144,7 @@ def grouped(letters: Iterable[DeadLetter]) -> list[DeadLetters]:
 
 
 def names_of(body: str) -> dict[str, str]:
-    """What a log may show of an item: names and numbers, never an address or a whole link."""
+    """The parts of an item that may be logged: names and numbers, never an address or a link."""
     try:
         if work_item.is_trial_item(body):
             return {"kind": "test", "ref": work_item.parse_trial_item(body).ref}

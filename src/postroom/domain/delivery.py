@@ -42,7 +42,7 @@ OPEN = frozenset({State.QUEUED, State.SENDING})
 FINAL = frozenset({State.SENT, State.FAILED, State.SKIPPED})
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """Everything needed to send the message to one person."""
 
     position: int
@@ -52,8 +52,8 @@ class Delivery(msgspec.Struct, frozen=True):
     attributes: dict[str, str] = {}
 
 
-class DeliveryEnd(msgspec.Struct, frozen=True):
-    """How a delivery ended: what its archive row says."""
+class DeliveryEnd(msgspec.Struct, frozen=True, gc=False):
+    """How a delivery ended, as recorded in its archive row."""
 
     state: State
     words: str
@@ -89,6 +89,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     deferred: dict[int, Deferral] = {}
 
     def positions(self, state: State) -> list[int]:
+        if state not in self.states:
+            return []
         return [at for at, letter in enumerate(self.states) if letter == state]
 
     @property
@@ -113,7 +115,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 def with_states(ledger: Ledger, changed: Mapping[int, State]) -> str:
     letters = list(ledger.states)
     for at, state in changed.items():
-        letters[at] = state.value
+        letters[at] = state
     return "".join(letters)
 
 
@@ -212,8 +214,8 @@ def judge_slice(
 ) -> tuple[Ledger, dict[int, DeliveryEnd]]:
     """The ledger after a slice, and the outcomes to archive before it is written.
 
-    Nearly every slice is accepted as a whole. Then nothing has to be weighed: whatever came before,
-    each delivery is sent, as `judge` says, and no verdicts are made.
+    Nearly every slice is accepted as a whole. Then each delivery is sent, whatever came before, as
+    `judge` would decide, and no verdicts are needed.
     """
     now_s = now.timestamp()
     if all(type(outcome) is Sent for outcome in outcomes.values()):
@@ -280,11 +282,11 @@ def ends_of(verdicts: Mapping[int, Verdict], now: datetime) -> dict[int, Deliver
 
 
 class SenderStillAlive(msgspec.Struct, frozen=True):
-    """The sender in question holds its journal: it is running on this machine."""
+    """The sender still holds the lock on its journal: it is running on this machine."""
 
 
 class JournalEvidence(msgspec.Struct, frozen=True):
-    """What a dead sender's ack journal says about one batch."""
+    """What a dead sender's ack journal proves about one batch."""
 
     handed: frozenset[int] = frozenset()
     answered: dict[int, Outcome] = {}
@@ -345,7 +347,7 @@ def held_for_people(ledger: Ledger, words: str, *, now_s: float) -> Ledger:
 def awaits(ledger: Ledger, decision: int) -> bool:
     """Whether a decision on failed or held deliveries is still to be carried out here.
 
-    Also if none is failed or held yet: the decision does not cover those that will be later.
+    Also true if none is failed or held yet: the decision does not cover later ones.
     """
     is_settled = not ledger.is_open and not {State.FAILED, State.HELD} & set(ledger.states)
     return ledger.decided < decision and not is_settled

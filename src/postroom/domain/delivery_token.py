@@ -1,8 +1,8 @@
-"""The delivery token: names one delivery in everything that may come back about its email.
+"""The delivery token, which identifies one delivery in every report about its email.
 
-It is part of the Message-ID, the envelope sender and what providers return in their events, so that
-a report names its delivery without an index, and without an address in any URL. Only lower-case
-letters and digits, because some mail servers fold the case of what they return.
+It is part of the Message-ID, the envelope sender and the events of providers, so that a report
+identifies its delivery without an index, and without an address in any URL. It has only lower-case
+letters and digits, because some mail servers change the case of what they return.
 
     delivery       16 characters for ref and batch, 16 for the position and its MAC
     single email   40 characters: the GUID of a subscriber and a MAC

@@ -41,7 +41,7 @@ def parse_key_places(text: str) -> tuple[KeyPlace, ...]:
                 )
             )
     if len(places) > KEYS_MAX:
-        raise BadInput(_("There are over {limit} keys; remove some.", limit=KEYS_MAX))
+        raise BadInput(_("There are more than {limit} keys; remove some.", limit=KEYS_MAX))
     return tuple(places)
 
 

@@ -17,4 +17,4 @@ class Check(msgspec.Struct, frozen=True):
     verdict: CheckResult
     about: str
     words: str
-    mend: str = ""  # how to fix it
+    fix: str = ""  # what to do about it

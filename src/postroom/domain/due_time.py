@@ -59,7 +59,7 @@ def parse_due_time(text: str, zone: str, now: datetime) -> datetime:
         due_at = (_in_zone(at, zone, text) if zone else at).astimezone(UTC)
     except OverflowError:
         raise BadInput(
-            _("“{text}” is too far away. Enter {forms}.", text=text, forms=FORMS)
+            _("“{text}” is too far in the future. Enter {forms}.", text=text, forms=FORMS)
         ) from None
     if due_at < now - LATE_BY_AT_MOST:
         raise TimeInThePast(_("“{text}” is in the past. Enter a future time, or now.", text=text))
@@ -91,12 +91,16 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
     second = at.replace(tzinfo=info, fold=1)
     if first.astimezone(UTC).astimezone(info).replace(tzinfo=None) != at:
         raise NonexistentTime(
-            _("“{text}” does not exist in {zone}: clocks skip it.", text=text, zone=zone)
+            _(
+                "“{text}” does not exist in {zone}: the clocks go forward and skip it.",
+                text=text,
+                zone=zone,
+            )
         )
     if first.utcoffset() != second.utcoffset():
         raise AmbiguousTime(
             _(
-                "“{text}” exists twice in {zone}. Add an offset: {first} or {second}.",
+                "“{text}” occurs twice in {zone}. Add an offset: {first} or {second}.",
                 text=text,
                 zone=zone,
                 first=first.isoformat(),

@@ -5,10 +5,12 @@
             AmbiguousTime      domain/due_time.py
             BadAddress         domain/address.py
             BadBlock           domain/block.py
+            BadDesign          domain/theme.py
             BadHeader          mail/header.py
             BadTemplate        mail/merge.py
             NoEmailColumn      importing/csv_people.py
             NonexistentTime    domain/due_time.py
+            SeveralPages       actions/import_page.py
             TimeInThePast      domain/due_time.py
             TooManyColumns     actions/export_people.py
             TooManyLists       domain/access_key.py

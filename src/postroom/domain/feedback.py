@@ -1,4 +1,4 @@
-"""What comes back about an email that was sent, in one vocabulary for all servers and providers."""
+"""Reports about emails that were sent, in one vocabulary for all servers and providers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from postroom.domain.texts import _, pgettext
 
 SMTP_SOURCE = "smtp"  # events that a sender made from a server's reply
-MAILBOX_SOURCE = "mailbox"  # events that came back as mails
+MAILBOX_SOURCE = "mailbox"  # events from mails in the bounce mailbox
 
 
 class FeedbackKind(StrEnum):
@@ -34,7 +34,7 @@ KIND_TEXTS = {
     FeedbackKind.DEFERRED: pgettext("an email was", "delayed"),
     FeedbackKind.BOUNCED: pgettext("an email has", "bounced"),
     FeedbackKind.COMPLAINED: pgettext("somebody has", "reported it as spam"),
-    FeedbackKind.UNSUBSCRIBED: pgettext("somebody has", "unsubscribed at the provider"),
+    FeedbackKind.UNSUBSCRIBED: pgettext("somebody has", "unsubscribed through the provider"),
     FeedbackKind.OPENED: pgettext("an email was", "opened"),
     FeedbackKind.CLICKED: pgettext("a link was", "clicked"),
 }
@@ -53,7 +53,7 @@ class BounceClass(StrEnum):
 CLASS_TEXTS = {
     BounceClass.DEAD: pgettext("a bounce means", "address does not exist"),
     BounceClass.TEMPORARY: pgettext("a bounce means", "temporary problem"),
-    BounceClass.OURS: pgettext("a bounce means", "refused because of us"),
+    BounceClass.OURS: pgettext("a bounce means", "refused for reasons on our side"),
     BounceClass.COMPLAINT: pgettext("a bounce means", "reported as spam"),
     BounceClass.IGNORE: pgettext("a bounce means", "nothing to act on"),
 }
@@ -72,7 +72,7 @@ class BounceReason(StrEnum):
     EXPIRED = "expired"  # tried for too long
     NETWORK = "network"  # no connection, no route, DNS trouble
     BUSY = "busy"  # rate limits, greylisting, too many connections
-    SYSTEM = "system"  # the receiving system is broken
+    SYSTEM = "system"  # the receiving system has a problem
     TOO_LARGE = "too_large"
     SPAM = "spam"  # the content was taken for spam or a virus
     BLOCKED = "blocked"  # our address, network or domain is on a block list or has a bad name
@@ -99,19 +99,19 @@ REASON_TEXTS = {
     BounceReason.EXPIRED: _("given up after many attempts"),
     BounceReason.NETWORK: _("network or DNS problem"),
     BounceReason.BUSY: _("too busy, or too many emails at once"),
-    BounceReason.SYSTEM: _("the receiving system is broken"),
+    BounceReason.SYSTEM: _("the receiving system has a problem"),
     BounceReason.TOO_LARGE: _("email too large"),
     BounceReason.SPAM: _("taken for spam"),
     BounceReason.BLOCKED: _("our server or domain is blocked"),
     BounceReason.AUTHENTICATION: _("SPF, DKIM, DMARC or reverse DNS"),
-    BounceReason.POLICY: _("against a policy of the receiving system"),
+    BounceReason.POLICY: _("against the receiving system’s policy"),
     BounceReason.BAD_SENDER: _("our sender address was refused"),
     BounceReason.BAD_MESSAGE: _("the email is malformed"),
     BounceReason.COMPLAINT: _("complaint"),
     BounceReason.AUTOMATIC_REPLY: _("automatic reply"),
     BounceReason.DELAYED: _("delayed, still being tried"),
     BounceReason.DELIVERED: _("delivered after all"),
-    BounceReason.NOT_FEEDBACK: _("not about an email of ours"),
+    BounceReason.NOT_FEEDBACK: _("not about one of our emails"),
     BounceReason.UNKNOWN: _("no reason given"),
 }
 
@@ -126,7 +126,7 @@ class Classification(msgspec.Struct, frozen=True):
 
 
 class FeedbackEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of feedback about one email, whoever reported it."""
+    """One report about one email, from any server or provider."""
 
     id: str  # unique for its source, the same if it is reported again
     kind: FeedbackKind
@@ -167,7 +167,7 @@ def effect_of(event: FeedbackEvent) -> FeedbackEffect:
 
 
 def _is_authentication_report(event: FeedbackEvent) -> bool:
-    """A filter wrote it about our signatures (RFC 6591); the person said nothing."""
+    """Whether a filter wrote it, about our signatures (RFC 6591), and not the recipient."""
     found = event.classification
     return found is not None and found.reason is BounceReason.AUTHENTICATION
 
@@ -205,5 +205,5 @@ class FeedbackPolicy:
         return span >= timedelta(days=self.strikes_days_min)
 
     def should_pause(self, refused: int, ended: int) -> bool:
-        """Whether so many refusals are our fault that sending on would do harm."""
+        """Whether enough refusals are our fault that sending more would do harm."""
         return refused >= self.pause_refusals_min and refused >= self.pause_share * max(1, ended)

@@ -23,7 +23,7 @@ class Vitals(msgspec.Struct, frozen=True):
 
 
 class RunningInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """One process, as its row says."""
+    """One process, as described by its row."""
 
     role: str
     host: str

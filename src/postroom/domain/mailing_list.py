@@ -68,13 +68,13 @@ def check_new_list_name(name: str) -> str:
     """Check the name of a list that is to be created."""
     if folded_name(check_list_name(name)) in RESERVED_NAMES:
         raise BadInput(
-            _("“{name}” cannot be a list name, because web addresses use that word.", name=name)
+            _("“{name}” cannot be a list name, because it is used in web addresses.", name=name)
         )
     return name
 
 
 def folded_name(name: str) -> str:
-    """The same for names that differ only in capitals: only one of them can exist."""
+    """The same for names that differ only in case: only one of them can exist."""
     return name.lower()
 
 
@@ -93,7 +93,10 @@ def check_sender(text: str) -> str:
     """Return the mailbox as typed; BadInput if it is not valid, or some servers refuse it."""
     if parse_mailbox(text).address.needs_utf8:
         raise BadInput(
-            _("{name} must be an ASCII address: not every server accepts others.", name="From")
+            _(
+                "{name} must be an ASCII address: not every server accepts other characters.",
+                name="From",
+            )
         )
     return text.strip()
 

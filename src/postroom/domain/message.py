@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from postroom.domain.attachment import Attachment
 from postroom.domain.errors import BadInput, WrongState
 from postroom.domain.texts import _, clipped, pgettext
 
@@ -91,11 +92,12 @@ class Books(msgspec.Struct, frozen=True):
 
 
 class PauseCause(msgspec.Struct, frozen=True):
-    """Why sending was paused by itself: refusals that are our fault, as counted then."""
+    """Why sending was paused automatically: refusals that are our fault, as counted then."""
 
     refused: int
     ended: int  # deliveries with an outcome
     words: str = ""  # the server's, of one refusal
+    is_too_large: bool = False  # nobody was refused: no email of this size is accepted
 
 
 class RestoreHold(msgspec.Struct, frozen=True):
@@ -123,6 +125,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     kind: BodyKind = BodyKind.HTML
     preview_text: str = ""  # a template: the words beside the subject in an inbox
     language: str = ""  # of its text, as in <html lang>; "": the list's
+    attachments: tuple[Attachment, ...] = ()  # in the order in which emails have them
     edition: str = ""  # names its bodies; new with every edit, so bodies of two edits never mix
     origin: str = ""  # the repeatable API call that created it: a repeated call finds its message
     # Progress of the fan-out. Saved after every page; rows written since are found again.
@@ -153,7 +156,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def self_pause(self) -> PauseCause | None:
-        """Why it is paused, if it paused by itself; None once it is resumed or cancelled."""
+        """Why it was paused automatically; None once it is resumed or cancelled."""
         is_so = self.status is Status.PAUSED and self.is_self_paused
         return self.pause_cause if is_so else None
 
@@ -176,9 +179,13 @@ def message_data(message: Message) -> dict[str, Any]:
         "list": message.list_name,
         "subject": message.subject,
         "from": message.sender,
+        "format": message.kind,
+        "preview_text": message.preview_text,
+        "language": message.language,
         "on_doubt": message.on_doubt,
         "audience": message.audience,
         **msgspec.structs.asdict(message.books),
+        "attachments": [each.name for each in message.attachments],
         "test_mode": message.is_test,
         "created_at": message.created_at,
         "due_at": message.due_at,
@@ -297,9 +304,7 @@ def held_by_restore(message: Message, hold: RestoreHold) -> Message:
 
 def revived(message: Message, revive: Revive) -> Message:
     if message.is_expiring:
-        raise WrongState(
-            _("Message {ref} is too old for the archive and is being deleted.", ref=message.ref)
-        )
+        raise WrongState(_("Message {ref} has expired and is being deleted.", ref=message.ref))
     # Held deliveries of a cancelled message need a decision, or it is never archived.
     is_closed = message.status is Status.CANCELLED and message.completed_at is not None
     may_revive = message.status in (Status.COMPLETED, Status.PROCESSING)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -65,6 +66,32 @@ def with_template(document: BlockDocument, template: BlockDocument) -> BlockDocu
     moved = [places.get(block.place, block) for block in template.blocks]
     rest = [block for block in document.blocks if not block.place or block.place not in named]
     return renumbered(BlockDocument(blocks=[*moved, *rest], theme=template.theme))
+
+
+def filled_template(template: BlockDocument, content: BlockDocument) -> BlockDocument:
+    """The layout of a template with the given content in its places, and nothing else in them.
+
+    A place without content is left out, so that nobody receives the sample text of a template. The
+    look is that of the content.
+    """
+    places = {block.place: block for block in content.blocks if block.place}
+    named = {block.place for block in template.blocks if block.place}
+    kept = [places.get(each.place) if each.place else each for each in template.blocks]
+    rest = [block for block in content.blocks if not block.place or block.place not in named]
+    blocks = [*(block for block in kept if block is not None), *rest]
+    return renumbered(BlockDocument(blocks=blocks, theme=content.theme))
+
+
+def template_data(found: MessageTemplate) -> dict[str, Any]:
+    """A template as JSON, the same on the command line and in the web service."""
+    return {
+        "id": found.id,
+        "kind": found.kind,
+        "title": found.title,
+        "ready_made": False,
+        "created_at": found.created_at,
+        "changed_at": found.changed_at,
+    }
 
 
 def with_snippet(document: BlockDocument, snippet: BlockDocument) -> BlockDocument:

@@ -1,4 +1,4 @@
-"""The outcome of handing an email to a transport. No reply of a server is an exception."""
+"""The outcome of handing an email to a transport. A server's reply is never an exception."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scope(StrEnum):
     PROVIDER = "provider"  # our own relay or account is in trouble
 
 
-class Sent(msgspec.Struct, frozen=True, tag="sent"):
+class Sent(msgspec.Struct, frozen=True, tag="sent", gc=False):
     """The server took responsibility (250 to the final dot, RFC 5321 6.1)."""
 
     words: str = ""
@@ -49,9 +49,10 @@ class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
 
 
 class Untried(msgspec.Struct, frozen=True, tag="untried"):
-    """Never handed over: the sender was stopping, or had lost its lease."""
+    """Never handed over: the sender was stopping, had lost its lease, or the email is too large."""
 
     words: str = ""
+    too_large: bool = False  # for the server, because of what all emails of the message share
 
 
 Outcome = Sent | Deferred | Rejected | Unknown | Untried

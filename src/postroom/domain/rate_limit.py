@@ -139,7 +139,7 @@ def next_share(
     expired: Container[str],
     in_use: int = 0,
 ) -> Share:
-    """The share a sender may have now: its fair share, as far as the others leave it.
+    """The share a sender may have now: its fair share, or what the others leave of it.
 
     `expired` are owners whose share has lapsed, `in_use` the connections that cannot be given back
     yet.
@@ -257,13 +257,13 @@ class Bucket:
 
 
 class ReturnTimes:
-    """When mails deferred by a limit come back: one slice after the other, at the limit's rate."""
+    """When mails deferred by a limit are due again: slice after slice, at the limit's rate."""
 
     def __init__(self) -> None:
         self._until_s = 0.0
 
     def reserve(self, mails: int, rate: float, *, now_s: float, ahead_s_max: float) -> float:
-        """The time at which these mails of one slice come back together."""
+        """The time at which these mails of one slice are due again."""
         latest = now_s + ahead_s_max
         start = min(max(self._until_s, now_s), latest)
         duration_s = mails / rate if rate else 0.0

@@ -1,7 +1,7 @@
-"""How many senders a machine should run: one pure decision, from what waits and how fast it goes.
+"""How many senders a machine should run: one pure decision, from the waiting work and its rate.
 
-More senders start at once, as many as the queues ask for. Fewer run only when every look of the
-last half minute would have been content with fewer, so that a noisy queue starts and stops nothing.
+As many senders as the queues need start at once. The number is reduced only if fewer would have
+been enough at every check of the last half minute, so that a noisy queue does not cause flapping.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ SHRINK_AFTER_S = 30.0
 CHANGES_KEPT = 20  # of each machine, for the page
 
 
-class QueueLook(msgspec.Struct, frozen=True):
-    """What waits in one queue: items that could be claimed now, not those in hand or deferred."""
+class QueueSnapshot(msgspec.Struct, frozen=True):
+    """What waits in one queue: items that could be claimed now, not claimed or deferred ones."""
 
     waiting: int = 0
     oldest_s: float = 0.0  # how long the first one has been waiting, as far as was seen
 
 
-class ScalingLook(msgspec.Struct, frozen=True):
+class ScalingSnapshot(msgspec.Struct, frozen=True):
     """Everything the decision is made from."""
 
     at_s: float  # monotonic
     running: int = 0  # senders
-    batches: QueueLook = QueueLook()
-    single_mails: QueueLook = QueueLook()
+    batches: QueueSnapshot = QueueSnapshot()
+    single_mails: QueueSnapshot = QueueSnapshot()
     in_hand: int = 0  # items the senders are working on
     mails_per_s: float = 0.0  # of all senders of this machine together
     is_held_back: bool = False  # all senders wait for the mail server, a rate limit or the disk
@@ -71,11 +71,11 @@ class SenderLimits(msgspec.Struct, frozen=True):
 
 
 class ScalingMemory(msgspec.Struct, frozen=True):
-    """What earlier looks leave for the next one."""
+    """What is remembered from earlier checks."""
 
     added_at_s: float = -math.inf
-    calm_since_s: float | None = None  # since then every look asked for fewer than were running
-    calm_need: int = 0  # the most that one of these looks asked for
+    calm_since_s: float | None = None  # since then fewer than were running would have been enough
+    calm_need: int = 0  # the most that was needed since then
 
 
 class ScalingCause(StrEnum):
@@ -107,10 +107,12 @@ class ScalingReason(msgspec.Struct, frozen=True):
                     single_mails=self.single_mails,
                 )
             case ScalingCause.AGE:
-                return _("The oldest item had waited for {seconds:.0f} s.", seconds=self.seconds)
+                return _(
+                    "The oldest item had been waiting for {seconds:.0f} s.", seconds=self.seconds
+                )
             case ScalingCause.RATE:
                 return _(
-                    "At {rate:,.1f} emails per second, what waited would have taken "
+                    "At {rate:,.1f} emails per second, the waiting emails would have taken "
                     "{seconds:,.0f} s.",
                     rate=self.mails_per_s,
                     seconds=self.seconds,
@@ -138,46 +140,50 @@ class ScalingChange(msgspec.Struct, frozen=True):
     reason: ScalingReason
 
 
-def decide(look: ScalingLook, limits: SenderLimits, memory: ScalingMemory) -> ScalingDecision:
-    """Say how many senders should run, and why if that is a change."""
-    need, reason = _need(look, limits, memory)
-    if need > look.running:
-        return ScalingDecision(need, reason, ScalingMemory(added_at_s=look.at_s))
-    if look.running > limits.clamp(look.running):  # somebody lowered the maximum
+def decide(
+    snapshot: ScalingSnapshot, limits: SenderLimits, memory: ScalingMemory
+) -> ScalingDecision:
+    """Decide how many senders should run, with the reason if that is a change."""
+    need, reason = _need(snapshot, limits, memory)
+    if need > snapshot.running:
+        return ScalingDecision(need, reason, ScalingMemory(added_at_s=snapshot.at_s))
+    if snapshot.running > limits.clamp(snapshot.running):  # somebody lowered the maximum
         reason = ScalingReason(ScalingCause.MAXIMUM, limit=limits.maximum)
         fewer = ScalingMemory(memory.added_at_s)
-        return ScalingDecision(limits.clamp(look.running), reason, fewer)
-    if need == look.running:
+        return ScalingDecision(limits.clamp(snapshot.running), reason, fewer)
+    if need == snapshot.running:
         return ScalingDecision(need, None, ScalingMemory(memory.added_at_s))
-    since_s = look.at_s if memory.calm_since_s is None else memory.calm_since_s
+    since_s = snapshot.at_s if memory.calm_since_s is None else memory.calm_since_s
     calm = ScalingMemory(memory.added_at_s, since_s, max(need, memory.calm_need))
-    if look.at_s < since_s + SHRINK_AFTER_S:
-        return ScalingDecision(look.running, None, calm)
-    reason = ScalingReason(ScalingCause.QUIET, seconds=look.at_s - since_s)
+    if snapshot.at_s < since_s + SHRINK_AFTER_S:
+        return ScalingDecision(snapshot.running, None, calm)
+    reason = ScalingReason(ScalingCause.QUIET, seconds=snapshot.at_s - since_s)
     return ScalingDecision(calm.calm_need, reason, ScalingMemory(memory.added_at_s))
 
 
 def _need(
-    look: ScalingLook, limits: SenderLimits, memory: ScalingMemory
+    snapshot: ScalingSnapshot, limits: SenderLimits, memory: ScalingMemory
 ) -> tuple[int, ScalingReason]:
-    """How many senders this look alone asks for, within the limits."""
+    """How many senders this snapshot alone calls for, within the limits."""
     reason = ScalingReason(
         ScalingCause.LENGTH,
-        look.batches.waiting,
-        look.single_mails.waiting,
-        look.oldest_s,
-        look.mails_per_s,
+        snapshot.batches.waiting,
+        snapshot.single_mails.waiting,
+        snapshot.oldest_s,
+        snapshot.mails_per_s,
     )
-    wanted = math.ceil(look.items / ITEMS_PER_SENDER)
-    if look.is_held_back:  # more senders would wait, too
-        wanted = min(wanted, max(look.running, 1))
-    elif look.running and look.at_s >= memory.added_at_s + SETTLE_S:
-        by_rate = math.ceil(look.running * look.clear_s / CLEAR_S)
-        if by_rate > max(wanted, look.running):
+    wanted = math.ceil(snapshot.items / ITEMS_PER_SENDER)
+    if snapshot.is_held_back:  # more senders would wait, too
+        wanted = min(wanted, max(snapshot.running, 1))
+    elif snapshot.running and snapshot.at_s >= memory.added_at_s + SETTLE_S:
+        by_rate = math.ceil(snapshot.running * snapshot.clear_s / CLEAR_S)
+        if by_rate > max(wanted, snapshot.running):
             wanted = by_rate
-            reason = msgspec.structs.replace(reason, cause=ScalingCause.RATE, seconds=look.clear_s)
-        elif look.oldest_s > LATE_S and wanted <= look.running:
-            wanted = look.running + 1
+            reason = msgspec.structs.replace(
+                reason, cause=ScalingCause.RATE, seconds=snapshot.clear_s
+            )
+        elif snapshot.oldest_s > LATE_S and wanted <= snapshot.running:
+            wanted = snapshot.running + 1
             reason = msgspec.structs.replace(reason, cause=ScalingCause.AGE)
     if wanted < limits.minimum:
         reason = ScalingReason(ScalingCause.MINIMUM, limit=limits.minimum)

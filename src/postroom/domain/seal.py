@@ -1,16 +1,17 @@
 """Encrypt a text that is part of a link, so that only Postroom can read it.
 
 An address in the path of a page would end up in the browser's history and in the logs of every
-proxy on the way.
+proxy in between.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 SEALED_CHARS_MAX = 2000  # more than both keys of a row need at their longest
 
@@ -23,6 +24,8 @@ def seal(secret: str, purpose: str, text: str) -> str:
 
 def unseal(secret: str, purpose: str, sealed: str) -> str | None:
     """Decrypt; None if it was not sealed for this purpose with this secret."""
+    from cryptography.exceptions import InvalidTag
+
     if not sealed.isascii() or len(sealed) > SEALED_CHARS_MAX:
         return None
     try:
@@ -33,4 +36,6 @@ def unseal(secret: str, purpose: str, sealed: str) -> str | None:
 
 
 def _cipher(secret: str, purpose: str) -> AESSIV:
+    from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
     return AESSIV(hashlib.sha512(f"{purpose}\0{secret}".encode()).digest())

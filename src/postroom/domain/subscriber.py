@@ -25,14 +25,14 @@ _RESERVED = frozenset({"email", "unsubscribe_url"})
 class InactiveReason(StrEnum):
     """Why somebody is no longer subscribed."""
 
-    LEFT = "left"  # unsubscribed by the link or by one click
+    UNSUBSCRIBED = "unsubscribed"  # by the link or by one click
     REMOVED = "removed"  # by an administrator
     BOUNCED = "bounced"
     COMPLAINED = "complained"
 
 
 INACTIVE_TEXTS = {
-    InactiveReason.LEFT: pgettext("a subscriber has", "unsubscribed"),
+    InactiveReason.UNSUBSCRIBED: pgettext("a subscriber has", "unsubscribed"),
     InactiveReason.REMOVED: pgettext("a subscriber was", "removed"),
     InactiveReason.BOUNCED: pgettext("emails to a subscriber have", "bounced"),
     InactiveReason.COMPLAINED: pgettext("a subscriber has", "complained"),
@@ -43,29 +43,29 @@ class SubscriberFilter(StrEnum):
     """Which people of a list to show, export or count."""
 
     ALL = "all"
-    THERE = "there"
+    ACTIVE = "active"
     VERIFIED = "verified"
     UNVERIFIED = "unverified"
-    GONE = "gone"
+    INACTIVE = "inactive"
 
-    def fits(self, *, verified: bool, is_gone: bool) -> bool:
+    def fits(self, *, verified: bool, is_inactive: bool) -> bool:
         match self:
             case SubscriberFilter.ALL:
                 return True
-            case SubscriberFilter.GONE:
-                return is_gone
-            case SubscriberFilter.THERE:
-                return not is_gone
+            case SubscriberFilter.INACTIVE:
+                return is_inactive
+            case SubscriberFilter.ACTIVE:
+                return not is_inactive
             case _:
-                return not is_gone and verified == (self is SubscriberFilter.VERIFIED)
+                return not is_inactive and verified == (self is SubscriberFilter.VERIFIED)
 
 
-STANDING_TEXTS = {
+SUBSCRIBER_STATUS_TEXTS = {
     SubscriberFilter.ALL: pgettext("subscribers", "everybody"),
-    SubscriberFilter.THERE: pgettext("subscribers", "active"),
+    SubscriberFilter.ACTIVE: pgettext("subscribers", "active"),
     SubscriberFilter.VERIFIED: pgettext("subscribers", "confirmed"),
     SubscriberFilter.UNVERIFIED: pgettext("subscribers", "unconfirmed"),
-    SubscriberFilter.GONE: pgettext("subscribers", "inactive"),
+    SubscriberFilter.INACTIVE: pgettext("subscribers", "inactive"),
 }
 
 
@@ -76,12 +76,14 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True):
     guid: str  # part of links; new every time somebody joins
     verified: bool
     since: datetime
-    gone: InactiveReason | None = None  # the row stays, so that no import re-adds them
+    inactive_reason: InactiveReason | None = None  # the row stays, so that no import re-adds them
     attributes: dict[str, str] = {}
     asked_at: datetime | None = None  # when a confirmation was last queued
-    asks: str | None = None  # the times at which administrators asked them lately
+    asks: str | None = None  # the times at which administrators asked them recently
     expires: bool = False  # signed up themselves and have not confirmed: deleted after a while
-    gone_before: InactiveReason | None = None  # why they were inactive when they signed up again
+    inactive_reason_before: InactiveReason | None = (
+        None  # why they were inactive when they signed up again
+    )
     moved_to: str | None = None  # the key of their new address, if they changed it
     import_source: ConsentSource | None = None  # of the import that added them
     imported_at: datetime | None = None
@@ -93,7 +95,7 @@ class AlreadySubscribed(AlreadyThere):
 
     def __init__(self, subscriber: Subscriber) -> None:
         self.subscriber = subscriber
-        if subscriber.gone is None:
+        if subscriber.inactive_reason is None:
             sentence = _(
                 "{address} is already on {name}.",
                 address=subscriber.address,
@@ -101,18 +103,20 @@ class AlreadySubscribed(AlreadyThere):
             )
         else:
             sentence = _(
-                "{address} is no longer on {name} ({gone}). Add them again only if they asked "
+                "{address} is no longer on {name} ({reason}). Add them again only if they asked "
                 "for it.",
                 address=subscriber.address,
                 name=subscriber.list_name,
-                gone=INACTIVE_TEXTS[subscriber.gone],
+                reason=INACTIVE_TEXTS[subscriber.inactive_reason],
             )
         super().__init__(sentence)
 
 
 def subscription(one: Subscriber) -> InactiveReason | SubscriberFilter:
     """verified, unverified, or why they are inactive: as exports write and imports read it."""
-    return one.gone or (SubscriberFilter.VERIFIED if one.verified else SubscriberFilter.UNVERIFIED)
+    return one.inactive_reason or (
+        SubscriberFilter.VERIFIED if one.verified else SubscriberFilter.UNVERIFIED
+    )
 
 
 def attributes_from(pairs: Iterable[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The suppression list: addresses that get no more email, why, and how far that reaches."""
+"""The suppression list: addresses that get no more email, with the reason and the scope."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def check_note(text: str) -> str:
 
 
 def check_lists(scope: SuppressionScope, names: Iterable[str]) -> str:
-    """The names as an entry has them; BadInput unless there are some exactly for the scope LIST."""
+    """The names as stored in an entry; BadInput unless only the scope LIST has some."""
     once = sorted(set(names))
     if scope is SuppressionScope.LIST and not once:
         raise BadInput(_("Name at least one list, or choose another scope."))
     if scope is not SuppressionScope.LIST and once:
-        raise BadInput(_("Lists are named only for the scope “list”."))
+        raise BadInput(_("Name lists only with the scope “list”."))
     if len(once) > LISTS_MAX:
         raise BadInput(_("An entry can name at most {limit} lists.", limit=LISTS_MAX))
     return ",".join(once)

@@ -43,8 +43,8 @@ def speaking(language: Language) -> Iterator[None]:
 class Text:
     """A text that `str()` translates.
 
-    Not a struct or dataclass on purpose: an encoder that meets one fails, instead of writing
-    something that nobody can read.
+    Deliberately not a struct or dataclass: an encoder that gets one fails, instead of writing
+    something unreadable.
     """
 
     __slots__ = ("_context", "_count", "_message", "_plural", "_values")

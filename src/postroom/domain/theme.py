@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _, clipped
+from postroom.domain.texts import Text, _, clipped
 
 URL_CHARS_MAX = 2000
 FOOTER_CHARS_MAX = 2000
@@ -32,14 +34,18 @@ class Font(StrEnum):
     MONO = "mono"
 
 
-class Logo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Logo(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     src: str = ""  # a web address, or a path of this installation; "": no logo
     alt: str = ""
     href: str = ""
     width: int = 160
 
 
-class Theme(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Theme(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """The look of a message; colours are #rrggbb."""
 
     background: str = "#f3f5f4"  # around the content
@@ -61,32 +67,61 @@ class Theme(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 COLOUR_FIELDS = ("background", "surface", "text", "heading", "link", "button", "button_text")
 
 
+class BadDesign(BadInput):
+    """A design that cannot be used; `field` is the member that is wrong."""
+
+    def __init__(self, sentence: Text, field: str) -> None:
+        self.field = field
+        super().__init__(sentence)
+
+
 def check_theme(theme: Theme) -> Theme:
-    for name in COLOUR_FIELDS:
-        if not getattr(theme, name):
-            raise BadInput(_("A color of the design is missing. Choose one."))
-        check_colour(getattr(theme, name))
-    for value, (low, high) in (
-        (theme.width, WIDTHS),
-        (theme.corner, CORNERS),
-        (theme.logo.width, LOGO_WIDTHS),
-    ):
-        if not low <= value <= high:
-            raise BadInput(
-                _(
-                    "{value} pixels is not possible here. Use {low} to {high}.",
-                    value=value,
-                    low=low,
-                    high=high,
-                )
-            )
-    check_source(theme.logo.src)
-    check_link(theme.logo.href)
-    if len(theme.logo.alt) > LINE_CHARS_MAX or not theme.logo.alt.isprintable():
-        raise BadInput(_("The alt text of the logo must be one short line."))
-    if len(theme.footer) > FOOTER_CHARS_MAX:
-        raise BadInput(_("The footer is over {limit:,} characters.", limit=FOOTER_CHARS_MAX))
+    logo = theme.logo
+    checks: list[tuple[str, Callable[[], object]]] = [
+        *((name, partial(_check_theme_colour, getattr(theme, name))) for name in COLOUR_FIELDS),
+        ("width", lambda: _check_pixels(theme.width, WIDTHS)),
+        ("corner", lambda: _check_pixels(theme.corner, CORNERS)),
+        ("logo.width", lambda: _check_pixels(logo.width, LOGO_WIDTHS)),
+        ("logo.src", lambda: check_source(logo.src)),
+        ("logo.href", lambda: check_link(logo.href)),
+        ("logo.alt", lambda: _check_logo_alt(logo.alt)),
+        ("footer", lambda: _check_footer(theme.footer)),
+    ]
+    for field, check in checks:
+        try:
+            check()
+        except BadInput as error:
+            raise BadDesign(error.args[0], field) from None
     return theme
+
+
+def _check_theme_colour(colour: str) -> None:
+    if not colour:
+        raise BadInput(_("A color of the design is missing. Choose one."))
+    check_colour(colour)
+
+
+def _check_pixels(value: int, allowed: tuple[int, int]) -> None:
+    low, high = allowed
+    if not low <= value <= high:
+        raise BadInput(
+            _(
+                "{value} pixels is not possible here. Use {low} to {high}.",
+                value=value,
+                low=low,
+                high=high,
+            )
+        )
+
+
+def _check_logo_alt(alt: str) -> None:
+    if len(alt) > LINE_CHARS_MAX or not alt.isprintable():
+        raise BadInput(_("The alt text of the logo must be one short line."))
+
+
+def _check_footer(footer: str) -> None:
+    if len(footer) > FOOTER_CHARS_MAX:
+        raise BadInput(_("The footer is over {limit:,} characters.", limit=FOOTER_CHARS_MAX))
 
 
 def check_colour(colour: str) -> str:

@@ -1,8 +1,8 @@
 """A rate limit for each caller, by the generic cell rate algorithm (ITU-T I.371).
 
-Why not simpler: a counter per hour lets twice the limit pass around the turn of the hour.
+Why not simpler: a counter per hour allows twice the limit around the turn of the hour.
 Why not exact: a limit against abuse may be a little off; see `web/throttles.py`.
-For each caller only one time is stored: when the calls made so far are paid off.
+Only one time is stored for each caller: when the calls made so far are paid off.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Throttle:
-    """In memory; beyond `callers_max` the caller counted longest ago is forgotten."""
+    """Kept in memory; beyond `callers_max` the caller counted longest ago is forgotten."""
 
     def __init__(self, rate: Rate, *, callers_max: int) -> None:
         self._rate = rate

@@ -1,4 +1,4 @@
-"""A trace: one thing that a role did or met, at one moment, for people who look after the service.
+"""A trace: one thing that a role did, or that went wrong, for people who operate the service.
 
 It names a message by its ref and a person by the first digits of their GUID, never by an address.
 """
@@ -32,7 +32,7 @@ class TraceLevel(StrEnum):
         return levels[levels.index(self) :]
 
     def covers(self, other: TraceLevel) -> bool:
-        """Whether a filter that asks for this level shows the other one."""
+        """Whether a filter for this level also shows the other one."""
         return other in self.and_above
 
 
@@ -65,7 +65,7 @@ class TraceEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def person_id(guid: str) -> str:
-    """What a trace may show of a GUID."""
+    """The part of a GUID that a trace may show."""
     return guid.replace("-", "").lower()[:PERSON_CHARS]
 
 

@@ -1,7 +1,8 @@
 """What each event of the log means, in a sentence for people.
 
 An event that is logged at info or above needs an entry here: tests/unit/test_trace_sentences.py
-walks the source. To add one, add a line to the table that fits; `said` gives the value of a field.
+walks the source. To add one, add a line to the table that fits; `fields("name")` is the value of a
+field.
 """
 
 from __future__ import annotations
@@ -48,378 +49,400 @@ class EventFields:
 Sentence = Callable[[EventFields], Text]
 
 ROLES: dict[str, Sentence] = {
-    "role_started": lambda said: _(
-        "The {role} role started (version {version}).", role=said("name"), version=said("version")
+    "role_started": lambda fields: _(
+        "The {role} role started (version {version}).",
+        role=fields("name"),
+        version=fields("version"),
     ),
-    "role_stopped": lambda said: _("The {role} role stopped.", role=said("name")),
-    "role_failed": lambda said: _(
-        "The {role} role ended with an error: {error}.", role=said("name"), error=said("error")
+    "role_stopped": lambda fields: _("The {role} role stopped.", role=fields("name")),
+    "role_failed": lambda fields: _(
+        "The {role} role ended with an error: {error}.", role=fields("name"), error=fields("error")
     ),
-    "role_died": lambda said: _(
-        "The process of the {role} role ended with code {code}. It is started again after {pause} "
-        "s.",
-        role=said("role"),
-        code=said("code"),
-        pause=said("restart_s"),
+    "role_died": lambda fields: _(
+        "The {role} process exited with code {code}. It restarts in {pause} s.",
+        role=fields("role"),
+        code=fields("code"),
+        pause=fields("restart_s"),
     ),
-    "role_not_started": lambda said: _(
-        "The {role} role could not be started: {words}.", role=said("role"), words=said("words")
+    "role_not_started": lambda fields: _(
+        "The {role} role could not be started: {words}.", role=fields("role"), words=fields("words")
     ),
-    "role_hangs": lambda said: _(
+    "role_hangs": lambda fields: _(
         "The {role} role did not respond for {seconds} s. It was killed and is being restarted.",
-        role=said("role"),
-        seconds=said("silent_s"),
+        role=fields("role"),
+        seconds=fields("silent_s"),
     ),
-    "roles_killed": lambda said: ngettext(
-        "{count} role did not stop in time and was ended. What it had in hand is picked up later.",
-        "{count} roles did not stop in time and were ended. What they had in hand is picked up "
-        "later.",
-        said.count("roles"),
+    "roles_killed": lambda fields: ngettext(
+        "{count} role did not stop in time and was killed. Its work is picked up later.",
+        "{count} roles did not stop in time and were killed. Their work is picked up later.",
+        fields.count("roles"),
     ),
-    "senders_changed": lambda said: _(
+    "senders_changed": lambda fields: _(
         "The number of senders changed from {before} to {after}: {reason}",
-        before=said("before"),
-        after=said("after"),
-        reason=said("reason"),
+        before=fields("before"),
+        after=fields("after"),
+        reason=fields("reason"),
     ),
-    "settings_applied": lambda said: _("Changed settings took effect: {all}.", all=said.all()),
-    "setting_not_applied": lambda said: _(
+    "settings_applied": lambda fields: _("Changed settings took effect: {all}.", all=fields.all()),
+    "setting_not_applied": lambda fields: _(
         "The changed setting {name} was not applied: {words}",
-        name=said("name"),
-        words=said("words"),
+        name=fields("name"),
+        words=fields("words"),
     ),
-    "settings_unreadable": lambda said: _(
-        "The changed settings cannot be read, so the ones before still count: {words}",
-        words=said("words"),
+    "settings_unreadable": lambda fields: _(
+        "The changed settings cannot be read, so the previous ones still apply: {words}",
+        words=fields("words"),
     ),
-    "scheduler_leads": lambda said: _("This scheduler leads now: it takes messages further."),
-    "scheduler_stands_by": lambda said: _("Another scheduler leads now; this one stands by."),
-    "clock_was_set": lambda said: _(
-        "The clock of this machine was set by {seconds} s.", seconds=said("seconds")
+    "scheduler_leads": lambda fields: _("This scheduler is now the leader."),
+    "scheduler_stands_by": lambda fields: _(
+        "Another scheduler is now the leader; this one is on standby."
     ),
-    "storage_calls": lambda said: _(
+    "clock_was_set": lambda fields: _(
+        "The clock of this machine was changed by {seconds} s.", seconds=fields("seconds")
+    ),
+    "storage_calls": lambda fields: _(
         "Calls to storage since the start: {reads} reads, {writes} writes, {batches} batches, "
         "{queue_calls} for queues, {blob_calls} for blobs.",
-        reads=said("reads"),
-        writes=said("writes"),
-        batches=said("batches"),
-        queue_calls=said("queue_calls"),
-        blob_calls=said("blob_calls"),
+        reads=fields("reads"),
+        writes=fields("writes"),
+        batches=fields("batches"),
+        queue_calls=fields("queue_calls"),
+        blob_calls=fields("blob_calls"),
     ),
-    "metrics_shown": lambda said: _("Metrics are served at {bind}.", bind=said("bind")),
-    "metrics_not_shown": lambda said: _(
-        "Metrics cannot be served at {bind}: {words}.", bind=said("bind"), words=said("words")
+    "metrics_shown": lambda fields: _("Metrics are served at {bind}.", bind=fields("bind")),
+    "metrics_not_shown": lambda fields: _(
+        "Metrics cannot be served at {bind}: {words}.", bind=fields("bind"), words=fields("words")
     ),
-    "traces_dropped": lambda said: ngettext(
-        "{count} trace was left out, because storage did not take it or there were too many.",
-        "{count} traces were left out, because storage did not take them or there were too many.",
-        said.count("count"),
+    "traces_dropped": lambda fields: ngettext(
+        "{count} trace was dropped, because storage did not accept it or there were too many.",
+        "{count} traces were dropped, because storage did not accept them or there were too many.",
+        fields.count("count"),
     ),
-    "spans_not_sent": lambda said: _(
-        "OpenTelemetry is configured, but spans are not sent: {words}.", words=said("words")
+    "spans_not_sent": lambda fields: _(
+        "OpenTelemetry is configured, but spans are not sent: {words}.", words=fields("words")
     ),
 }
 
 MESSAGES: dict[str, Sentence] = {
-    "message_started": lambda said: _(
-        "The message started: its recipients on the list {name} are being collected.",
-        name=said("list"),
+    "message_started": lambda fields: _(
+        "The message started: its recipients on the list {name} are being queued.",
+        name=fields("list"),
     ),
-    "message_queued": lambda said: ngettext(
+    "message_queued": lambda fields: ngettext(
         "All recipients are queued: {count} person.",
         "All recipients are queued: {count:,} people.",
-        said.count("audience"),
+        fields.count("audience"),
     ),
-    "message_taken_over": lambda said: _(
+    "message_taken_over": lambda fields: _(
         "The scheduler continued the message where another one had stopped, after batch {batch}.",
-        batch=said("batch"),
+        batch=fields("batch"),
     ),
-    "message_completed": lambda said: ngettext(
+    "message_completed": lambda fields: ngettext(
         "The message is complete: its one recipient has an outcome.",
         "The message is complete: each of its {count:,} recipients has an outcome.",
-        said.count("audience"),
+        fields.count("audience"),
     ),
-    "message_cancelled": lambda said: ngettext(
+    "message_cancelled": lambda fields: ngettext(
         "The message was cancelled. {count} recipient had been queued.",
         "The message was cancelled. {count:,} recipients had been queued.",
-        said.count("audience"),
+        fields.count("audience"),
     ),
-    "message_archived": lambda said: _("The message was moved to the archive."),
-    "message_stuck": lambda said: _(
+    "message_archived": lambda fields: _("The message was moved to the archive."),
+    "message_stuck": lambda fields: _(
         "The message cannot continue because of an error in the program ({error}). The log has "
-        "the details; other messages go on.",
-        error=said("error"),
+        "the details; other messages are not affected.",
+        error=fields("error"),
     ),
-    "message_paused_by_refusals": lambda said: _(
-        "The message paused itself: {refused} of {ended} emails were refused for reasons on our "
-        "side. See its page for the words of the servers.",
-        refused=said("refused"),
-        ended=said("ended"),
+    "message_paused_by_refusals": lambda fields: _(
+        "The message was paused automatically: {refused} of {ended} emails were refused for "
+        "reasons on our side. Its page shows the servers’ responses.",
+        refused=fields("refused"),
+        ended=fields("ended"),
     ),
-    "forgotten_items_put": lambda said: ngettext(
-        "{count} batch had no work item any more. It has one again, and is sent.",
-        "{count} batches had no work item any more. They have one again, and are sent.",
-        said.count("items"),
+    "message_paused_as_too_large": lambda fields: _(
+        "The message was paused automatically: with its attachments, it is too large for the mail "
+        "server ({words}). No attempts were used up.",
+        words=fields("words"),
     ),
-    "not_expired": lambda said: _(
+    "forgotten_items_put": lambda fields: ngettext(
+        "{count} batch had lost its work item. It has a new one and will be sent.",
+        "{count} batches had lost their work items. They have new ones and will be sent.",
+        fields.count("items"),
+    ),
+    "not_expired": lambda fields: _(
         "The archived message cannot be deleted, because it cannot be read: {error}",
-        error=said("error"),
+        error=fields("error"),
     ),
-    "doubts_settled": lambda said: ngettext(
-        "The provider reported what became of {count} delivery in doubt.",
-        "The provider reported what became of {count} deliveries in doubt.",
-        said.count("count"),
+    "doubts_settled": lambda fields: ngettext(
+        "The provider reported the outcome of {count} delivery in doubt.",
+        "The provider reported the outcome of {count} deliveries in doubt.",
+        fields.count("count"),
     ),
 }
 
 SENDING: dict[str, Sentence] = {
-    "emails_handed_over": lambda said: _(
+    "condition_left_out": lambda fields: _(
+        "A condition or loop in message {ref} took too long or became too large for a recipient, "
+        "and was left out of their email.",
+        ref=fields("ref"),
+    ),
+    "emails_handed_over": lambda fields: _(
         "Emails handed over in the last {seconds} s: {sent} accepted, {deferred} to be retried, "
         "{rejected} refused for good, {unknown} in doubt.",
-        seconds=said("seconds"),
-        sent=said("sent"),
-        deferred=said("deferred"),
-        rejected=said("rejected"),
-        unknown=said("unknown"),
+        seconds=fields("seconds"),
+        sent=fields("sent"),
+        deferred=fields("deferred"),
+        rejected=fields("rejected"),
+        unknown=fields("unknown"),
     ),
-    "deliveries_failed": lambda said: ngettext(
+    "deliveries_failed": lambda fields: ngettext(
         "{count} delivery of batch {batch} failed for good. The server said: {words}",
-        "{count} deliveries of batch {batch} failed for good. About the first, the server said: "
+        "{count} deliveries of batch {batch} failed for good. For the first one, the server said: "
         "{words}",
-        said.count("count"),
-        batch=said("batch"),
-        words=said("words"),
+        fields.count("count"),
+        batch=fields("batch"),
+        words=fields("words"),
     ),
-    "deliveries_in_doubt": lambda said: ngettext(
+    "deliveries_in_doubt": lambda fields: ngettext(
         "{count} delivery of batch {batch} is in doubt: the connection broke before the server "
-        "answered. It is sent again or held, as the message says.",
+        "answered. It is sent again or held, according to the message’s policy.",
         "{count} deliveries of batch {batch} are in doubt: the connection broke before the server "
-        "answered. They are sent again or held, as the message says.",
-        said.count("count"),
-        batch=said("batch"),
+        "answered. They are sent again or held, according to the message’s policy.",
+        fields.count("count"),
+        batch=fields("batch"),
     ),
-    "batch_taken_over": lambda said: _(
-        "Sender {owner} stopped while it had batch {batch}. Another one took over: {known} "
+    "batch_taken_over": lambda fields: _(
+        "Sender {owner} stopped while working on batch {batch}. Another one took over: {known} "
         "deliveries had a known outcome, {again} are sent again, {held} are held for a decision.",
-        owner=said("owner"),
-        batch=said("batch"),
-        known=said("known"),
-        again=said("again"),
-        held=said("held"),
+        owner=fields("owner"),
+        batch=fields("batch"),
+        known=fields("known"),
+        again=fields("again"),
+        held=fields("held"),
     ),
-    "sender_died": lambda said: ngettext(
-        "Sender {owner} died on this machine. What it had in hand is settled: {count} batch.",
-        "Sender {owner} died on this machine. What it had in hand is settled: {count} batches.",
-        said.count("batches_in_hand"),
-        owner=said("owner"),
+    "sender_died": lambda fields: ngettext(
+        "Sender {owner} died on this machine. Its work has been recovered: {count} batch.",
+        "Sender {owner} died on this machine. Its work has been recovered: {count} batches.",
+        fields.count("batches_in_hand"),
+        owner=fields("owner"),
     ),
-    "journal_kept": lambda said: _(
+    "journal_kept": lambda fields: _(
         "The journal of the dead sender {owner} is kept, because a row cannot be read: {error}",
-        owner=said("owner"),
-        error=said("error"),
+        owner=fields("owner"),
+        error=fields("error"),
     ),
-    "item_after_restart": lambda said: _(
-        "Batch {batch} was queued again after a restart. Its ledger shows who was sent to already.",
-        batch=said("batch"),
+    "item_after_restart": lambda fields: _(
+        "Batch {batch} was queued again after a restart. Its ledger shows who already got the "
+        "email.",
+        batch=fields("batch"),
     ),
-    "item_buried": lambda said: _("A work item became a dead letter. {why}", why=said.burial()),
-    "item_unreadable": lambda said: _(
-        "A work item waits, because its rows were written by a newer version or are damaged."
+    "item_buried": lambda fields: _("A work item became a dead letter. {why}", why=fields.burial()),
+    "item_unreadable": lambda fields: _(
+        "A work item is waiting, because its rows were written by a newer version or are damaged."
     ),
-    "item_left": lambda said: _(
-        "A work item was left for later, because storage failed ({error}). Nothing of it was sent.",
-        error=said("error"),
+    "item_left": lambda fields: _(
+        "A work item was left for later, because storage failed ({error}). None of its emails "
+        "were sent.",
+        error=fields("error"),
     ),
-    "lease_not_renewed": lambda said: _(
+    "lease_not_renewed": lambda fields: _(
         "This sender could not renew its lease ({error}). It hands nothing over until it can.",
-        error=said("error"),
+        error=fields("error"),
     ),
-    "provider_in_trouble": lambda said: _(
-        "{trouble} Tried again after {pause} s.", trouble=said.trouble(), pause=said("pause_s")
+    "provider_in_trouble": lambda fields: _(
+        "{trouble} Retrying after {pause} s.", trouble=fields.trouble(), pause=fields("pause_s")
     ),
-    "provider_recovered": lambda said: _(
-        "{server} accepts emails again. It was in trouble since {since}.",
-        server=said("server"),
-        since=said("since"),
+    "provider_recovered": lambda fields: _(
+        "{server} accepts emails again. The problem had lasted since {since}.",
+        server=fields("server"),
+        since=fields("since"),
     ),
-    "quotas_not_renewed": lambda said: _(
-        "The rate limits could not be read ({error}). Nothing is sent until they can.",
-        error=said("error"),
+    "quotas_not_renewed": lambda fields: _(
+        "The rate limits could not be read ({error}). Nothing is sent until they can be.",
+        error=fields("error"),
     ),
 }
 
 PEOPLE: dict[str, Sentence] = {
-    "confirmation_not_sent": lambda said: _(
-        "The confirmation email for the list {name} was given up after {attempts} attempts "
-        "({state}, status {status}). The person’s page has the words of the server.",
-        name=said("list"),
-        attempts=said("attempts"),
-        state=said("state"),
-        status=said("status"),
+    "confirmation_not_sent": lambda fields: _(
+        "The confirmation email for the list {name} was abandoned after {attempts} attempts "
+        "({state}, status {status}). The person’s page shows the server’s response.",
+        name=fields("list"),
+        attempts=fields("attempts"),
+        state=fields("state"),
+        status=fields("status"),
     ),
-    "confirmation_unreadable": lambda said: _(
-        "A confirmation email for the list {name} waits, because a row cannot be read: {error}",
-        name=said("list"),
-        error=said("error"),
+    "confirmation_unreadable": lambda fields: _(
+        "A confirmation email for the list {name} is waiting, because a row cannot be read: "
+        "{error}",
+        name=fields("list"),
+        error=fields("error"),
     ),
-    "sign_ups_expired": lambda said: ngettext(
+    "sign_ups_expired": lambda fields: ngettext(
         "{count} sign-up was never confirmed and was deleted.",
         "{count} sign-ups were never confirmed and were deleted.",
-        said.count("people"),
+        fields.count("people"),
     ),
-    "asked_to_confirm": lambda said: ngettext(
+    "pictures_swept": lambda fields: ngettext(
+        "{count} file of a picture that is not in the media library was deleted.",
+        "{count} files of pictures that are not in the media library were deleted.",
+        fields.count("files"),
+    ),
+    "asked_to_confirm": lambda fields: ngettext(
         "{count} person on the list {name} was asked to confirm ({status}).",
         "{count:,} people on the list {name} were asked to confirm ({status}).",
-        said.count("asked"),
-        name=said("list"),
-        status=said("status"),
+        fields.count("asked"),
+        name=fields("list"),
+        status=fields("status"),
     ),
-    "asking_failed": lambda said: _(
+    "asking_failed": lambda fields: _(
         "Asking people on the list {name} to confirm stopped, because storage failed ({error}).",
-        name=said("list"),
-        error=said("error"),
+        name=fields("list"),
+        error=fields("error"),
     ),
-    "asking_crashed": lambda said: _(
+    "asking_crashed": lambda fields: _(
         "Asking people to confirm stopped because of an error in the program ({error}).",
-        error=said("error"),
+        error=fields("error"),
     ),
-    "import_ended": lambda said: _(
-        "Import {id} ended: {status}.", id=said("id"), status=said("status")
+    "import_ended": lambda fields: _(
+        "Import {id} ended: {status}.", id=fields("id"), status=fields("status")
     ),
-    "import_delayed": lambda said: _(
-        "Import {id} waits, because storage failed ({error}). It continues by itself.",
-        id=said("id"),
-        error=said("error"),
+    "import_delayed": lambda fields: _(
+        "Import {id} is waiting, because storage failed ({error}). It will continue automatically.",
+        id=fields("id"),
+        error=fields("error"),
     ),
-    "import_failed": lambda said: _(
+    "import_failed": lambda fields: _(
         "Import {id} failed because of an error in the program ({error}).",
-        id=said("id"),
-        error=said("error"),
+        id=fields("id"),
+        error=fields("error"),
     ),
-    "import_crashed": lambda said: _(
-        "Import {id} stopped because of an error in the program ({error}). It is tried again.",
-        id=said("id"),
-        error=said("error"),
+    "import_crashed": lambda fields: _(
+        "Import {id} stopped because of an error in the program ({error}). It will be retried.",
+        id=fields("id"),
+        error=fields("error"),
     ),
-    "counts_not_folded": lambda said: _(
+    "counts_not_folded": lambda fields: _(
         "The counts of the list {name} cannot be updated: {error}",
-        name=said("list"),
-        error=said("error"),
+        name=fields("list"),
+        error=fields("error"),
     ),
-    "suppression_snapshot": lambda said: ngettext(
+    "suppression_snapshot": lambda fields: ngettext(
         "The suppression list was saved: {count} address.",
         "The suppression list was saved: {count:,} addresses.",
-        said.count("entries"),
+        fields.count("entries"),
     ),
 }
 
 FEEDBACK: dict[str, Sentence] = {
-    "feedback_unknown": lambda said: ngettext(
+    "feedback_unknown": lambda fields: ngettext(
         "{count} event about an email we do not know was ignored.",
         "{count} events about emails we do not know were ignored.",
-        said.count("events"),
+        fields.count("events"),
     ),
-    "event_unreadable": lambda said: _(
-        "An event about an email waits, because its row cannot be read: {error}",
-        error=said("error"),
+    "event_unreadable": lambda fields: _(
+        "An event about an email is waiting, because its row cannot be read: {error}",
+        error=fields("error"),
     ),
-    "webhook_refused": lambda said: _(
+    "webhook_refused": lambda fields: _(
         "A call to the webhook for {provider} was refused: {reason}.",
-        provider=said("provider"),
-        reason=said("reason"),
+        provider=fields("provider"),
+        reason=fields("reason"),
     ),
-    "bounce_mailbox_unavailable": lambda said: _(
+    "bounce_mailbox_unavailable": lambda fields: _(
         "The bounce mailbox {mailbox} cannot be read: {words}",
-        mailbox=said("mailbox"),
-        words=said("words"),
+        mailbox=fields("mailbox"),
+        words=fields("words"),
     ),
-    "bounce_mailbox_failed": lambda said: _(
+    "bounce_mailbox_failed": lambda fields: _(
         "Reading the bounce mailbox failed because of an error in the program ({error}).",
-        error=said("error"),
+        error=fields("error"),
     ),
-    "returned_mail_unreadable": lambda said: _(
-        "A mail in the bounce mailbox could not be understood ({error}, {size} bytes). It was put "
-        "away.",
-        error=said("error"),
-        size=said("size"),
+    "returned_mail_unreadable": lambda fields: _(
+        "A mail in the bounce mailbox could not be parsed ({error}, {size} bytes). It was moved "
+        "to the folder for unknown mails.",
+        error=fields("error"),
+        size=fields("size"),
     ),
-    "returned_mails_unknown": lambda said: ngettext(
-        "{count} mail in the bounce mailbox is about no email of ours.",
-        "{count} mails in the bounce mailbox are about no email of ours.",
-        said.count("count"),
+    "returned_mails_unknown": lambda fields: ngettext(
+        "{count} mail in the bounce mailbox is not about any of our emails.",
+        "{count} mails in the bounce mailbox are not about any of our emails.",
+        fields.count("count"),
     ),
-    "events_refused": lambda said: ngettext(
+    "events_refused": lambda fields: ngettext(
         "{count} event from the bounce mailbox could not be stored ({error}).",
         "{count} events from the bounce mailbox could not be stored ({error}).",
-        said.count("count"),
-        error=said("error"),
+        fields.count("count"),
+        error=fields("error"),
     ),
 }
 
 TROUBLE: dict[str, Sentence] = {
-    "dead_letters_expired": lambda said: ngettext(
-        "{count} dead letter was deleted, because nobody dealt with it for {days} days.",
-        "{count} dead letters were deleted, because nobody dealt with them for {days} days.",
-        said.count("items"),
-        days=said("days"),
+    "dead_letters_expired": lambda fields: ngettext(
+        "{count} dead letter was deleted, because nobody had dealt with it for {days} days.",
+        "{count} dead letters were deleted, because nobody had dealt with them for {days} days.",
+        fields.count("items"),
+        days=fields("days"),
     ),
-    "audit_end_lost": lambda said: _(
-        "The audit log could not note how a change ended ({kind}, {error}).",
-        kind=said("kind"),
-        error=said("error"),
+    "audit_end_lost": lambda fields: _(
+        "The outcome of a change could not be recorded in the audit log ({kind}, {error}).",
+        kind=fields("kind"),
+        error=fields("error"),
     ),
-    "backup_made": lambda said: _(
+    "backup_made": lambda fields: _(
         "A backup was made: {file}, {bytes} bytes, in {seconds} s.",
-        file=said("file"),
-        bytes=said("bytes"),
-        seconds=said("took_s"),
+        file=fields("file"),
+        bytes=fields("bytes"),
+        seconds=fields("took_s"),
     ),
-    "backup_failed": lambda said: _(
-        "A backup failed, for the {failures}. time in a row: {words}",
-        failures=said("failures"),
-        words=said("words"),
+    "backup_failed": lambda fields: _(
+        "A backup failed ({failures} failures in a row): {words}",
+        failures=fields("failures"),
+        words=fields("words"),
     ),
-    "storage_failed": lambda said: _(
-        "Storage did not do what it was asked ({error}). It is tried again.", error=said("error")
+    "storage_failed": lambda fields: _(
+        "A call to storage failed ({error}). It will be retried.", error=fields("error")
     ),
-    "azure_again": lambda said: _(
-        "The call to Azure Storage is retried after {pause} s: {why}.",
-        pause=said("pause_s"),
-        why=said("why"),
+    "azure_again": lambda fields: _(
+        "A call to Azure Storage will be retried in {pause} s: {why}.",
+        pause=fields("pause_s"),
+        why=fields("why"),
     ),
-    "database_file_gone": lambda said: _(
+    "database_file_gone": lambda fields: _(
         "The database file {file} was deleted or replaced while Postroom was running. Stop all "
         "roles, put it back, and start again.",
-        file=said("file"),
+        file=fields("file"),
     ),
-    "database_file_back": lambda said: _("The database file {file} is back.", file=said("file")),
-    "row_unreadable": lambda said: _(
-        "A row of the table {table} cannot be read and is passed over: {error}",
-        table=said("table"),
-        error=said("error"),
+    "database_file_back": lambda fields: _(
+        "The database file {file} is back.", file=fields("file")
     ),
-    "not_swept": lambda said: _(
+    "row_unreadable": lambda fields: _(
+        "A row of the table {table} cannot be read and is skipped: {error}",
+        table=fields("table"),
+        error=fields("error"),
+    ),
+    "not_swept": lambda fields: _(
         "Cleaning up ({chore}) failed because of an error in the program ({error}).",
-        chore=said("chore"),
-        error=said("error"),
+        chore=fields("chore"),
+        error=fields("error"),
     ),
-    "page_failed": lambda said: _(
+    "page_failed": lambda fields: _(
         "A page failed because of an error in the program ({error}, at {at}).",
-        error=said("error"),
-        at=said("at"),
+        error=fields("error"),
+        at=fields("at"),
     ),
-    "page_too_late": lambda said: _("A page took too long, and an apology was shown instead."),
-    "connection_limit_reached": lambda said: _(
+    "page_too_late": lambda fields: _("A page took too long, and an error page was shown instead."),
+    "connection_limit_reached": lambda fields: _(
         "The web role closed {closed} connections, because the limit “{limit}” was reached.",
-        closed=said("closed"),
-        limit=said("limit"),
+        closed=fields("closed"),
+        limit=fields("limit"),
     ),
-    "poll_failed": lambda said: _(
-        "A live page could not be updated, because storage failed ({error}).", error=said("error")
+    "poll_failed": lambda fields: _(
+        "A live page could not be updated, because storage failed ({error}).", error=fields("error")
     ),
-    "poll_broken": lambda said: _(
+    "poll_broken": lambda fields: _(
         "A live page could not be updated because of an error in the program ({error}).",
-        error=said("error"),
+        error=fields("error"),
     ),
 }
 
@@ -427,7 +450,7 @@ SENTENCES = ROLES | MESSAGES | SENDING | PEOPLE | FEEDBACK | TROUBLE
 
 
 def trace_sentence(event: str, fields: Mapping[str, FieldValue]) -> Text:
-    """Return the sentence of an event; of one without, its name and fields."""
+    """Return the sentence for an event, or its name and fields if it has none."""
     if event in SENTENCES:
         return SENTENCES[event](EventFields(fields))
     values = EventFields(fields).all()

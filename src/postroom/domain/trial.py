@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.outcome import Deferred, Outcome, Rejected, Sent, Unknown, is_fault
+from postroom.domain.outcome import Deferred, Outcome, Rejected, Sent, Unknown, Untried, is_fault
 
 WATCHED_FOR = timedelta(minutes=10)  # how long a page keeps polling
 KEPT_FOR = timedelta(days=1)
@@ -52,7 +52,7 @@ def state_after(outcome: Outcome, *, is_last: bool) -> TrialState | None:
     match outcome:
         case Sent():
             return TrialState.SENT
-        case Rejected():
+        case Rejected() | Untried(too_large=True):
             return TrialState.REFUSED
         case Deferred() | Unknown() if is_last:
             return TrialState.GIVEN_UP

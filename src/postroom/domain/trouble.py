@@ -76,7 +76,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 def sentence(kind: TroubleKind, server: str, words: str = "") -> Text:
-    """Say what is wrong in one sentence, with the reply of the server."""
+    """Describe what is wrong in one sentence, with the server's reply."""
     named = {"server": server}
     texts = {
         TroubleKind.NAME: _("The mail server {server} cannot be found", **named),
@@ -97,18 +97,22 @@ def sentence(kind: TroubleKind, server: str, words: str = "") -> Text:
         ),
         TroubleKind.LOGIN: _("The mail server {server} refuses our login", **named),
         TroubleKind.THROTTLED: _("The mail server {server} asks us to try again later", **named),
-        TroubleKind.REFUSED: _("The mail server {server} accepts no emails now", **named),
+        TroubleKind.REFUSED: _(
+            "The mail server {server} is not accepting emails right now", **named
+        ),
         TroubleKind.BROKEN: _("The connection to the mail server {server} was lost", **named),
         TroubleKind.KEY: _("{server} refuses our key", **named),
         TroubleKind.ACCOUNT: _("{server} does not let our account send", **named),
-        TroubleKind.OUTBOX: _("The test mailbox cannot be written"),
+        TroubleKind.OUTBOX: _("The test mailbox cannot be written to"),
     }
     what = texts[kind]
     return _("{what}: {words}", what=what, words=words) if words else _("{what}.", what=what)
 
 
 _HOST_AND_PORT = _("Check the host and port in POSTROOM_TRANSPORT, and any firewall in between.")
-_LATER = _("It usually passes. If not, send more slowly, or ask the operator of the server.")
+_LATER = _(
+    "This usually resolves itself. If not, send more slowly, or ask the operator of the server."
+)
 ADVICE: dict[TroubleKind, Text] = {
     TroubleKind.NAME: _("Check the host name in POSTROOM_TRANSPORT, and the DNS of this machine."),
     TroubleKind.CONNECT: _HOST_AND_PORT,
@@ -118,11 +122,11 @@ ADVICE: dict[TroubleKind, Text] = {
     ),
     TroubleKind.TLS: _("Check the port and “tls” in POSTROOM_TRANSPORT."),
     TroubleKind.CERTIFICATE: _(
-        "Use the host name that the certificate is for, or name the authority that issued it in "
-        "POSTROOM_SMTP_CA_FILE."
+        "Use the host name that the certificate is for, or set POSTROOM_SMTP_CA_FILE to a file "
+        "with the authority that issued it."
     ),
     TroubleKind.NO_STARTTLS: _(
-        "Check the port. If emails may travel unencrypted, add “?tls=none” to POSTROOM_TRANSPORT."
+        "Check the port. If emails may be sent unencrypted, add “?tls=none” to POSTROOM_TRANSPORT."
     ),
     TroubleKind.UNPROTECTED: _("Leave “?tls=none” out of POSTROOM_TRANSPORT."),
     TroubleKind.NO_LOGIN: _(
@@ -133,12 +137,12 @@ ADVICE: dict[TroubleKind, Text] = {
     TroubleKind.REFUSED: _LATER,
     TroubleKind.BROKEN: _LATER,
     TroubleKind.KEY: _(
-        "Check the key in the settings, what it may do, and that the sender’s domain is verified "
-        "with the provider. Nothing is sent meanwhile, and nobody’s email is lost."
+        "Check the key in the settings, its permissions, and that the sender’s domain is verified "
+        "with the provider. Nothing is sent until then, and no email is lost."
     ),
     TroubleKind.ACCOUNT: _(
-        "Look at the account in the provider’s console: its limits, whether sending is paused, and "
-        "whether the sender’s domain is verified. Nothing is lost meanwhile."
+        "Look at the account in the provider’s console: its limits, whether sending is paused, "
+        "and whether the sender’s domain is verified. No email is lost."
     ),
     TroubleKind.OUTBOX: _("Check the storage. The disk may be full."),
 }

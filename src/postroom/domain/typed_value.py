@@ -54,7 +54,7 @@ def value_text(value: Value) -> str:
 
 
 def parse_value(type_: ValueType, text: str) -> Value:
-    """Read a value of this type, exactly as it is stored; BadInput if it has another."""
+    """Parse a value of this type, exactly as it is stored; BadInput if it has another type."""
     match type_:
         case ValueType.TEXT:
             return text

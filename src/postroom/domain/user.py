@@ -50,7 +50,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One browser of one user; only its cookie has the token, storage has the token's hash."""
+    """One browser of one user; only its cookie has the token, storage only the token's hash."""
 
     id: str  # the hash
     user: str  # the user's key

@@ -78,8 +78,8 @@ def mismatch(url: str, bind: str, *, is_given: bool) -> Text | None:
         )
     if not is_local and host in THIS_MACHINE and named.port == port:
         return _(
-            "POSTROOM_URL is {url}, but Postroom listens on {bind}, which only this machine "
-            "reaches. Set POSTROOM_BIND to 0.0.0.0:{port}.",
+            "POSTROOM_URL is {url}, but Postroom listens on {bind}, which only this machine can "
+            "reach. Set POSTROOM_BIND to 0.0.0.0:{port}.",
             url=url,
             bind=bind,
             port=port,

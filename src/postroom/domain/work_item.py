@@ -79,7 +79,7 @@ def parse_mail_item(body: str) -> BatchItem | RecipientItem:
             except BadAddress as error:
                 raise BadItem(f"a mail work item names an address: {error}") from error
             return RecipientItem(date, ref, key, restart == "1")
-    raise BadItem("a mail work item is date,ref,address,restart and, of ours, the batch")
+    raise BadItem("a mail work item is date,ref,address,restart and, if it is ours, the batch")
 
 
 def parse_confirm_item(body: str) -> ConfirmItem:

@@ -1,1 +1,1 @@
-"""Reports of servers and providers: read, verified and classified. Pure; no storage."""
+"""Reports from servers and providers: read, verified and classified. Pure; no storage."""

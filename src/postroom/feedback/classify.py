@@ -1,8 +1,8 @@
 """What a refusal means: whose problem it is, and why.
 
-In this order: a precise enhanced code, the server's words, an enhanced code that says little, the
-basic code. A code that calls somebody dead yields to words that say otherwise, a server that says
-"temporary" is believed, and without any evidence nobody is dead.
+The evidence is weighed in this order: a precise enhanced code, the server's words, an imprecise
+enhanced code, the basic code. Words overrule a code that calls an address dead, a server that says
+"temporary" is believed, and no address is called dead without evidence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from postroom.feedback.enhanced_codes import (
     CodeMeaning,
     enhanced_codes,
     meaning_of,
-    most_telling,
+    most_specific,
 )
 from postroom.feedback.phrases import GROUPS
 from postroom.feedback.wording import PhraseGroup, first_match, plain
@@ -26,7 +26,7 @@ DEAD = BounceClass.DEAD
 TEMPORARY = BounceClass.TEMPORARY
 OURS = BounceClass.OURS
 
-# A refusal that nobody can explain counts like a full mailbox: five of them are too many.
+# A refusal without an explanation counts like a full mailbox: five of them are too many.
 NO_EVIDENCE = (BounceReason.UNKNOWN, TEMPORARY)
 
 BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
@@ -74,7 +74,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def classify_words(status: str, words: str, code: int | None = None) -> Classification:
-    """Classify a reply of a server, as SMTP or a webhook reports it.
+    """Classify a server's reply, as reported by SMTP or a webhook.
 
     `status` is the enhanced code if it is known apart from the words, `code` the basic one.
     """
@@ -88,12 +88,12 @@ def classify_words(status: str, words: str, code: int | None = None) -> Classifi
 
 
 def judge(words: str, *, status: str = "", code: int | None = None, context: str = "") -> Judgement:
-    """Weigh codes and words; `context` says at which command of the session they were said."""
+    """Weigh codes and words; `context` is text that may name the refused SMTP command."""
     text = plain(words)
     # A code inside the words is the remote server's own; `status` may be a relay's translation.
-    telling = most_telling([*enhanced_codes(words), *enhanced_codes(status)])
+    specific = most_specific([*enhanced_codes(words), *enhanced_codes(status)])
     basic = code or basic_code(words)
-    meaning = meaning_of(telling)
+    meaning = meaning_of(specific)
     group = first_match(GROUPS, text)
     evidence = group if group and not group.is_weak else None
     certain = True
@@ -104,10 +104,10 @@ def judge(words: str, *, status: str = "", code: int | None = None, context: str
     else:
         certain = False
         reason, bounce_class = _guess(group, meaning, basic)
-    said = f"{text} {' '.join(context.lower().split())}"
-    is_temporary = telling.startswith("4") or (basic is not None and 400 <= basic < 500)
-    reason, bounce_class = _by_command(reason, bounce_class, said, telling, is_temporary)
-    return Judgement(reason, bounce_class, telling, certain)
+    session = f"{text} {' '.join(context.lower().split())}"
+    is_temporary = specific.startswith("4") or (basic is not None and 400 <= basic < 500)
+    reason, bounce_class = _by_command(reason, bounce_class, session, specific, is_temporary)
+    return Judgement(reason, bounce_class, specific, certain)
 
 
 def basic_code(words: str) -> int | None:
@@ -119,7 +119,7 @@ def basic_code(words: str) -> int | None:
 def _guess(
     group: PhraseGroup | None, meaning: CodeMeaning | None, basic: int | None
 ) -> tuple[BounceReason, BounceClass]:
-    """Take what is left: weak words, a code that says little, or nothing."""
+    """Fall back on weak words, an imprecise code, or nothing."""
     found = group or meaning
     if found:
         return found.reason, found.bounce_class
@@ -127,20 +127,21 @@ def _guess(
 
 
 def _by_command(
-    reason: BounceReason, bounce_class: BounceClass, said: str, status: str, is_temporary: bool
+    reason: BounceReason, bounce_class: BounceClass, session: str, status: str, is_temporary: bool
 ) -> tuple[BounceReason, BounceClass]:
-    """Let the command that was refused speak: before the recipient and after the content it is us.
+    """Correct the guess by the command that was refused.
 
-    This is also where somebody is not dead after all.
+    A refusal before the recipient was named, or after the content, is about us. An address that
+    would be called dead may turn out not to be.
     """
     is_open = reason in (BounceReason.UNKNOWN, BounceReason.EXPIRED)
     if bounce_class is not DEAD and not is_open:
         return reason, bounce_class
-    if _BEFORE_RECIPIENT.search(said) and (bounce_class is DEAD or not is_temporary):
+    if _BEFORE_RECIPIENT.search(session) and (bounce_class is DEAD or not is_temporary):
         return (BounceReason.POLICY if is_open else BounceReason.BAD_SENDER), OURS
     if is_temporary:
         return reason, TEMPORARY
-    if _AFTER_CONTENT.search(said) and not status.startswith("5.1."):
+    if _AFTER_CONTENT.search(session) and not status.startswith("5.1."):
         if reason is BounceReason.NO_SUCH_USER:
             return BounceReason.FILTERED, OURS  # it had accepted the recipient before
         if reason is BounceReason.UNKNOWN:

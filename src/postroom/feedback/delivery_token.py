@@ -1,8 +1,8 @@
 """Finds the delivery token in a report: which of our emails it is about.
 
 The token is in the Message-ID (`<TOKEN@domain>`) and in the envelope sender (`b+TOKEN@domain`), so
-it comes back in the address of the report, in its fields, or in the returned message. Whoever uses
-it checks its MAC: a token that only looks like one is no harm.
+it appears in the address of the report, in its fields, or in the returned message. The caller
+checks its MAC, so text that only looks like a token does no harm.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ OURS = BounceClass.OURS
 
 
 class CodeMeaning(msgspec.Struct, frozen=True):
-    """What a code says about a refusal, and whether that is more than a guess."""
+    """What a code means for a refusal, and whether that is more than a guess."""
 
     reason: BounceReason
     bounce_class: BounceClass
@@ -110,7 +110,7 @@ _BANNED = range(606, 650)
 
 
 def meaning_of(status: str) -> CodeMeaning | None:
-    """Look up what a code means; nothing for success, no code and codes that say nothing."""
+    """Look up what a code means; None for success, no code, and codes without a clear meaning."""
     digits = status.split(".")
     if len(digits) != 3 or digits[0] not in "45":
         return None
@@ -125,8 +125,8 @@ def enhanced_codes(words: str) -> list[str]:
     return [f"{found[1]}.{found[2]}.{int(found[3])}" for found in _ENHANCED.finditer(words[:4_000])]
 
 
-def most_telling(codes: list[str]) -> str:
-    """Choose the code that says most: a precise one before a guess before one that says nothing."""
+def most_specific(codes: list[str]) -> str:
+    """Choose the most specific code: a precise one, else a guess, else any."""
     failures = [code for code in codes if code[0] != "2"]
     for code in failures:
         meaning = meaning_of(code)

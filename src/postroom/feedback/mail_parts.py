@@ -1,4 +1,4 @@
-"""The parts of an incoming mail, read with bounded work whatever the bytes are.
+"""The parts of an incoming mail, read with bounded work for any input.
 
 Why not the `email` package: it keeps a predicate for every open multipart and recurses for each,
 so a hostile mail of a few megabytes stalls or breaks it. Reports need less: headers as text, the
@@ -8,11 +8,12 @@ parts in order, the beginning of each text.
 from __future__ import annotations
 
 import binascii
-import html
 import re
 from collections.abc import Iterator
 
 import msgspec
+
+from postroom.mail.entities import unescape
 
 MAIL_BYTES_MAX = 10_000_000  # the rest is not read
 HEADER_BYTES_MAX = 100_000  # of one part; real ones have a few thousand
@@ -112,7 +113,7 @@ def field(headers: Headers, name: str) -> str:
 
 
 def decode_words(value: str) -> str:
-    """Decode the encoded words of a header (RFC 2047); wrong ones stay as they are."""
+    """Decode the encoded words of a header (RFC 2047); malformed ones are left alone."""
     if "=?" not in value:
         return value
     return _ENCODED_WORD.sub(_decoded_word, value[:4_000])
@@ -211,4 +212,4 @@ def _without_tags(text: str) -> str:
         end = rest.lower().find(f"</{hidden[1].lower()}", hidden.end())
         rest = rest[end:] if end >= 0 else ""
     visible.append(rest)
-    return html.unescape(_TAG.sub("\n", "".join(visible)))
+    return unescape(_TAG.sub("\n", "".join(visible)))

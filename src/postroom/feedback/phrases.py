@@ -1,11 +1,11 @@
 """What servers write when they refuse an email: the table of phrases, by what they mean.
 
-The first group with a phrase that occurs decides, so the order is part of the rules: what is our
-fault comes first, because a server that blocks us may also say that it knows no such user.
+The first group with a phrase that occurs decides, so the order matters: what is our fault comes
+first, because a server that blocks us may also claim that the user is unknown.
 
-A phrase is lower case and may occur anywhere in the text. "|" stands between phrases, "…" for up
+A phrase is lower case and may occur anywhere in the text. "|" separates phrases, "…" stands for up
 to 70 characters, "@@" for an email address, "_" for a space that must be there. docs/bounces.md
-says how to add one.
+explains how to add one.
 """
 
 from __future__ import annotations

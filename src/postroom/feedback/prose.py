@@ -1,4 +1,4 @@
-"""Reports without fields for machines: what servers write to people about a mail."""
+"""Reports without machine-readable fields: bounces that servers write for people."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def bounced_inside(original: str) -> str:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """The paragraphs of a text that say something, each on one line."""
+    """The paragraphs of a text that are not empty, each on one line."""
     for block in _BLANK.split(text[:EVIDENCE_CHARS_MAX].replace("\r", ""))[:PARAGRAPHS_MAX]:
         line = " ".join(block.split())
         if len(line) > 3:

@@ -51,7 +51,7 @@ SUCCESSES = ("delivered", "relayed", "expanded")
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What an incoming mail reports; without a kind, it is no feedback."""
+    """What an incoming mail reports; if it has no kind, the mail is not feedback."""
 
     kind: FeedbackKind | None
     classification: Classification
@@ -173,7 +173,7 @@ def _is_complaint(contents: _Contents) -> bool:
 
 
 def _complaint(contents: _Contents) -> Report:
-    """A feedback report; its type says whether the recipient complains."""
+    """A feedback report; its type shows whether the recipient complained."""
     feedback_type = field(contents.feedback, "feedback-type").lower()
     words = f"Feedback-Type: {feedback_type}" if feedback_type else contents.subject
     if feedback_type == "not-spam":
@@ -227,7 +227,7 @@ def _status_report(contents: _Contents) -> Report:
 
 
 def _is_bounce(contents: _Contents) -> bool:
-    """Whether enough of sender, subject, text and form is typical for a bounce."""
+    """Whether enough of sender, subject, text and form is typical of a bounce."""
     headers = contents.mail.headers
     if field(headers, "x-failed-recipients") or contents.mail.report_type == "delivery-status":
         return True
@@ -285,7 +285,7 @@ def _bounce(
 
 
 def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgement, str]:
-    """Judge the best evidence that explains the refusal, and return it with its words."""
+    """Judge the best evidence for the refusal, and return the judgement with its words."""
     context = prose.lines_about(contents.text, group.recipient)
     first = judge(group.diagnostic, status=group.status, context=context)
     if first.certain:

@@ -40,7 +40,7 @@ class _SesNotification(msgspec.Struct, rename="camel"):
 
 
 class SesOutcome(msgspec.Struct, frozen=True):
-    """What a notification says, in our words."""
+    """What a notification reports, in our vocabulary."""
 
     kind: FeedbackKind
     status: RecipientStatus

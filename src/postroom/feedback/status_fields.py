@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"[^\s<>()\[\],;:@\"]{1,64}@[\w.-]{1,250}|\"[^\"\n]{1,64}\
 
 
 class RecipientStatus(msgspec.Struct, frozen=True):
-    """What a report says about one recipient."""
+    """What is reported about one recipient."""
 
     recipient: str = ""
     action: str = ""  # failed, delayed, delivered, relayed, expanded
@@ -84,7 +84,7 @@ def _address(value: str) -> str:
 
 
 def _unquoted(block: str) -> str:
-    """Take away the indentation or quotation that a text may have put before the fields."""
+    """Remove the indentation or quotation marks that a text may have put before the fields."""
     lines = block.splitlines()
     if _GROUP_FIELDS.match(block) and not re.match(r"[ \t>]", block):
         return block

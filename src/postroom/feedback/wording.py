@@ -1,4 +1,4 @@
-"""Looks for phrases in what a server wrote, whatever addresses, links and line breaks it has.
+"""Finds phrases in what a server wrote, ignoring addresses, links and line breaks.
 
 Why not regular expressions: a thousand phrases are found ten times faster as plain text, no
 phrase can make the search slow, and people can read and add them.
@@ -33,7 +33,7 @@ class PhraseGroup(msgspec.Struct, frozen=True):
 
 
 def plain(words: str) -> str:
-    """Bring a server's words into the form that phrases are compared with.
+    """Normalize a server's words to the form that phrases are compared with.
 
     Addresses and links are taken out: a mailbox may be called "blocked@".
     """
@@ -81,7 +81,7 @@ def _topic(match: re.Match[str]) -> str:
 def phrase_group(
     reason: BounceReason, bounce_class: BounceClass, lines: str, *, is_weak: bool = False
 ) -> PhraseGroup:
-    """Write a group down as the table does."""
+    """Make a group from the lines of the table."""
     phrases = [phrase.strip() for line in lines.splitlines() for phrase in line.split("|")]
     phrases = [phrase for phrase in phrases if phrase]
     pieces = [

@@ -1,1 +1,1 @@
-"""The path of a message, one file a stage; postroom/__init__.py has the map."""
+"""The path of a message, one file per stage; postroom/__init__.py has the map."""

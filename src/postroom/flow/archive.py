@@ -27,7 +27,7 @@ def is_ready(message: Message) -> bool:
 async def put_away(
     tables: Tables, message: Message, etag: str, entry: DueEntry, now: datetime
 ) -> None:
-    """Move the message to the archive. Conflict if it was revived meanwhile."""
+    """Move the message to the archive. Conflict if it has been revived since."""
     await messages.put_archived(tables, message, now)
     await messages.delete_live(tables, message.ref, etag)
     with contextlib.suppress(Conflict):  # reviving puts a new entry first, which stays

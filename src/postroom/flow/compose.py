@@ -4,10 +4,10 @@ Before: an administrator has a subject and bodies.
 After: schedule.py finds a pending message under its date.
 Dies half-way:
     before the ref is reserved     nothing happened
-    before the bodies are whole    a draft that nobody will send
+    before all bodies are stored   a draft that will not be sent
     before the due entry           the same
-    before the status              a draft with a due entry: the scheduler passes it over
-    an edit, before the row        bodies of an edition that nobody reads, deleted with the message
+    before the status              a draft with a due entry: the scheduler ignores it
+    an edit, before the row        bodies of an unused edition, deleted with the message
     an edit, after the row         the same with the bodies of the previous edition
 Commit point: the status "pending"; for an edit, the message's row.
 
@@ -70,7 +70,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person changes; unset values, and None except for a body, change nothing."""
+    """What a person changes. Unset values change nothing; None changes only a body."""
 
     list_name: str | None = None
     subject: str | None = None
@@ -129,7 +129,7 @@ async def _compose(act: Act, draft: Draft, origin: Origin | None = None) -> Mess
     if message.status is not Status.DRAFT:  # an earlier try of the same call got further
         return message
     if not message.edition:
-        await bodies.put(storage.blobs, message, _bodies_of(draft))
+        await bodies.put(storage, message, _bodies_of(draft))
     if draft.due_at is None:
         return message
     pending = msgspec.structs.replace(
@@ -143,7 +143,7 @@ async def _compose(act: Act, draft: Draft, origin: Origin | None = None) -> Mess
 
 async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -> Stored[Message]:
     """Change the message; its From becomes the one that the list has now."""
-    message, etag = await _editable(storage.tables, ref, seen_etag)
+    message, etag = await editable(storage.tables, ref, seen_etag)
     subject = message.subject if revision.subject is None else check_subject(revision.subject)
     mailing_list = await lists.read(storage.tables, revision.list_name or message.list_name)
     before = MessageBodies()
@@ -178,7 +178,7 @@ async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -
         edition=new_guid() if has_new_bodies else message.edition,
     )
     if has_new_bodies:
-        await bodies.put(storage.blobs, edited, _bodies_of(draft))
+        await bodies.put(storage, edited, _bodies_of(draft))
     new_etag = await messages.replace(storage.tables, edited, etag)  # Commit point.
     if has_new_bodies:
         await bodies.delete(storage.blobs, message)
@@ -197,7 +197,7 @@ async def give_time(
     act: Act, ref: str, due_at: datetime, seen_etag: str | None = None, *, zone: str = ""
 ) -> Message:
     """Schedule a draft or reschedule a message; the entry under the old date has no effect."""
-    message, etag = await _editable(act.tables, ref, seen_etag)
+    message, etag = await editable(act.tables, ref, seen_etag)
     before = values_text({"due": message.due_at}) if message.due_at else ""
     after = values_text({"due": due_at})
     scheduled = AuditAction.SCHEDULE
@@ -216,33 +216,33 @@ async def _schedule(act: Act, message: Message, etag: str, due_at: datetime, zon
         found = await messages.find_live(tables, ref)
         if found and found.value.due_at:  # we may have replaced its entry: same day, same key
             await messages.put_due(tables, found.value, act.now)
-        raise _changed_meanwhile(ref) from None
+        raise changed_meanwhile(ref) from None
     act.wake_scheduler()
     return pending
 
 
 async def discard(storage: Storage, ref: str, seen_etag: str | None = None) -> None:
-    """Delete a message that was not sent, with its bodies.
+    """Delete a message that was not sent, with its bodies and attachments.
 
-    The row goes first: dying after it leaves bodies without a message, which is harmless; a message
-    without bodies could still be scheduled.
+    The row is deleted first: a crash then leaves bodies without a message, which is harmless,
+    whereas a message without bodies could still be scheduled.
     """
-    _message, etag = await _editable(storage.tables, ref, seen_etag)
+    _message, etag = await editable(storage.tables, ref, seen_etag)
     try:
         await messages.delete_live(storage.tables, ref, etag)  # Commit point.
     except Conflict:
         if seen_etag is not None:
             raise
-        raise _changed_meanwhile(ref) from None
+        raise changed_meanwhile(ref) from None
     await messages.leave_directory(storage.tables, ref)
     await bodies.delete_all(storage.blobs, ref)
 
 
-def _changed_meanwhile(ref: str) -> WrongState:
+def changed_meanwhile(ref: str) -> WrongState:
     return WrongState(_("Message {ref} has just been changed. Reload it and try again.", ref=ref))
 
 
-async def _editable(tables: Tables, ref: str, seen_etag: str | None = None) -> Stored[Message]:
+async def editable(tables: Tables, ref: str, seen_etag: str | None = None) -> Stored[Message]:
     """The message if it can be edited; Conflict if the caller saw another version."""
     found = await messages.read_with_etag(tables, ref)
     if found.value.status not in EDITABLE:

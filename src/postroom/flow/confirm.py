@@ -1,18 +1,19 @@
 """Stage 0a, confirm: mail people the link by which they confirm their subscription.
 
 Before: subscribe.py stored each of them unverified and put an item on the subscribe queue.
-After: the email was accepted and the consent record says so; or the subscriber's row says why not,
-and when it is tried again.
+After: the email was accepted and the consent record shows it; or the subscriber's row has the
+reason why not, and the time of the next attempt.
 Steps: read the people the items name > drop those who confirmed or unsubscribed > give up on those
 who are suppressed for all email > put back what is not due or is over a rate limit > hand the rest
-over as one slice > record what became of each > complete the items, or give them back until the
+over as one slice > record the outcome of each > complete the items, or put them back until the
 next attempt.
-Dies half-way: the items in hand show again when their claims lapse, within two minutes.
+Dies half-way: the claimed items reappear when their claims expire, within two minutes.
     before the hand-over             nothing happened
     handed over, not recorded        the same email, with the same Message-ID, is sent again
     recorded, item not completed     accepted or refused: as above, and the record has both.
-                                     Waiting for a retry: the row says when, the item waits for it
-    put again, old item still there  two items wait; once accepted, the second is sent as well
+                                     To be retried: the row has the time, and the item waits for it
+    put again, old item still there  two items wait; after the first is accepted, the second is
+                                     sent too
 The attempts are on the subscriber's row, which is read anyway: an email that is accepted at once
 costs no read and no write for them.
 Commit point: the completion of the item.
@@ -76,7 +77,7 @@ class ConfirmationWriter(Protocol):
 
 
 class _Request(NamedTuple):
-    """A claimed item, and the person it asks to mail."""
+    """A claimed item, and the person to mail."""
 
     claim: Claim
     mailing_list: MailingList
@@ -94,7 +95,7 @@ class _Request(NamedTuple):
 class _AttemptResult(NamedTuple):
     request: _Request
     outcome: Outcome
-    attempts: ConfirmationAttempts | None  # from now on
+    attempts: ConfirmationAttempts | None  # to be stored
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ class Confirmer:
     async def mail(self, claims: Sequence[Claim], lane: Lane, permit: Permit) -> list[Outcome]:
         """Take up to SLICE_MAX items through all the steps; return the outcomes of the hand-overs.
 
-        An item that a sender had in hand when it stopped may be the cause, so each of those is sent
-        alone: then it cannot hold up others again.
+        An item that was being sent when its sender died may have caused the crash, so it is sent
+        alone and cannot hold up others again.
         """
         requests = await self._without_suppressed(await self._read(claims))
         fresh = [each for each in requests if each.claims_without_outcome <= 0]
@@ -119,7 +120,7 @@ class Confirmer:
         return outcomes + await self._send(suspects[:1], lane, permit)
 
     async def _read(self, claims: Sequence[Claim]) -> list[_Request]:
-        """The people to mail, by the rows of this moment; each list is read once."""
+        """The people to mail, by their current rows; each list is read once."""
         items = [(claim, await self._parse(claim)) for claim in claims]
         pairs = [(claim, item) for claim, item in items if item]
         known = {
@@ -173,7 +174,7 @@ class Confirmer:
         return request
 
     async def _without_suppressed(self, requests: Sequence[_Request]) -> list[_Request]:
-        """Give up on people who get no email at all; a complaint stops messages only.
+        """Give up on people who are suppressed for all email; a complaint stops only messages.
 
         Costs one read every two seconds, however many confirmations are sent.
         """
@@ -243,7 +244,7 @@ class Confirmer:
         return written
 
     async def _record(self, results: Sequence[_AttemptResult], *, retry_s: float) -> None:
-        """Note what became of each attempt, then complete the items or put them back."""
+        """Record the outcome of each attempt, then complete the items or put them back."""
         tables, queues = self.storage.tables, self.storage.queues
         untried = [each.request.claim for each in results if is_untried(each.outcome)]
         tried = [each for each in results if not is_untried(each.outcome)]
@@ -280,7 +281,7 @@ class Confirmer:
         await complete(self.storage.queues, request.claim)
 
     async def _note(self, request: _Request, attempts: ConfirmationAttempts | None) -> None:
-        """Write the attempts on the row, unless they confirmed or unsubscribed meanwhile."""
+        """Write the attempts on the row, unless they have confirmed or unsubscribed since."""
         tables = self.storage.tables
         person = request.person
         if attempts and attempts.has_ended:

@@ -4,8 +4,8 @@ Before: schedule.py left a message queuing; or it was resumed, retried or cancel
 of its batches must be put again.
 After: send.py finds a work item for every open batch; the message is processing.
 Dies half-way: the next step adopts the batches that were written but not yet counted, puts their
-items again, and continues after the last address of the last batch. People who subscribe or
-unsubscribe meanwhile change nothing in it: nobody is in two batches, and nobody is left out.
+items again, and continues after the last address of the last batch. It makes no difference if
+people subscribe or unsubscribe in the meantime: nobody is in two batches, and nobody is left out.
     before a batch's rows     nothing happened
     before its ledger         adopted: the ledger is made from the header, which is never deleted
     before its item           adopted: the item is put, with the restart flag
@@ -59,7 +59,7 @@ async def advance(
     """Take one bounded step of a queuing (or cancelled) message; return its new row and etag.
 
     Writes at most a page, and at most `room` batches of new people. Row and etag stay the same
-    while it waits for a sender that has a batch in hand. Conflict means that a person or another
+    while it waits for a sender that is sending a batch. Conflict means that a person or another
     scheduler changed the message: read it again.
     """
     if message.batches_requeued < message.batches:
@@ -160,10 +160,10 @@ def _awaits_decision(message: Message, ledger: Ledger) -> bool:
 async def _follow(
     storage: Storage, message: Message, ledger: Ledger, etag: str, now: datetime
 ) -> Stored[Ledger]:
-    """Apply the decision of a person, unless a sender has the batch in hand.
+    """Apply a person's decision, unless a sender is sending the batch.
 
     Once for each ledger: the mark is in the same write, so that a later pass for the same decision
-    (after a pause or a death) leaves deliveries alone that failed or were held since.
+    (after a pause or a crash) leaves alone deliveries that failed or were held since.
     """
     if ledger.owner or not _awaits_decision(message, ledger):
         return Stored(ledger, etag)
@@ -171,7 +171,7 @@ async def _follow(
     ledger, etag, changed = await _revive(storage, message, ledger, etag, now)
     changed = msgspec.structs.replace(changed, decided=message.decision)
     rows = batches.BatchRows()
-    if changed.is_final:  # read before the ledger says so: a later retry's rows are not among them
+    if changed.is_final:  # read before the ledger is final: has no rows of a later retry
         rows = await batches.load_batch(storage.tables, ref, batch)
     etag = await batches.replace_ledger(storage.tables, changed, etag)
     await batches.delete_deliveries(storage.tables, ref, batch, rows)
@@ -227,9 +227,10 @@ async def _put_items_of_dead_senders(
     now: datetime,
     renewals: RenewalTracker | None,
 ) -> None:
-    """Put an item for a batch whose sender died, unless items wait; a pause may have completed it.
+    """Put an item for each batch whose sender died, unless other items are waiting.
 
-    The ledger stays as it is, because its sender may only have stalled and must find what it wrote.
+    A pause may have completed the item of the batch. The ledger is left alone, because its sender
+    may only have stalled and must find what it wrote.
     """
     if await storage.queues.peek(MAIL_QUEUE, limit=1):
         return
@@ -240,7 +241,7 @@ async def _put_items_of_dead_senders(
 
 
 async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledger:
-    """Record held deliveries as sent, because a person found out that they had arrived."""
+    """Record held deliveries as sent, because a person knows that they arrived."""
     held = ledger.positions(State.HELD)
     deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
     ended = DeliveryEnd(State.SENT, "counted as sent by a person", now)

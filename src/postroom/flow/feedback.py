@@ -1,17 +1,17 @@
-"""Stage 5 of 7, feedback: deal with what comes back about mails that were sent.
+"""Stage 5 of 7, feedback: act on what servers and providers report about sent mails.
 
 Before: a webhook, the bounce mailbox or a sender stored each event (records/feedback.py) before it
 answered, and put an item.
 After: people whose address is dead, or who complained, are suppressed and off the list; the message
-shows who was reached, who bounced and why; deliveries in doubt are settled by what the provider
-says.
+shows who was reached, who bounced and why; deliveries in doubt are settled by the provider's
+reports.
 Steps: claim an item > read the events of its shard > find their deliveries > settle doubts > act on
 people > count > delete the events > complete the item.
-Dies half-way: the item comes back, and every step is done again. All of them may be repeated:
+Dies half-way: the item reappears, and every step is done again. Each of them can be repeated:
     doubts settled             the ledger is no longer in doubt; the books are counted again
-    people acted on            an entry is widened, never duplicated; people who left stay off; a
-                               delivery is one strike, however often it is reported
-    counted                    the bit of the recipient is set: the event changes nothing any more
+    people acted on            an entry is widened, never duplicated; people who unsubscribed stay
+                               off; a delivery is one strike, however often it is reported
+    counted                    the bit of the recipient is set: the event has no further effect
     events deleted             nothing is left; the item is completed
 Commit point: the row of the batch's counted recipients, written with the message's summary.
 """
@@ -55,15 +55,15 @@ from postroom.storage.port import Claim, ClaimLost, Conflict, Row, Storage
 log = structlog.get_logger("feedback")
 EVENTS_TOGETHER = 500  # of a shard: a few milliseconds each
 CLAIM_S = 60.0
-LATER_S = 5.0  # a sender has the batch in hand
-TRIES_MAX = 200  # claims of an item whose events cannot be dealt with; the sweep puts it again
+LATER_S = 5.0  # a sender is sending the batch
+TRIES_MAX = 200  # claims of an item whose events cannot be processed; the sweep puts it again
 SETTLED_WORDS = "accepted, as the provider reports"
 _EVIDENCE_OF_HAND_OVER = frozenset(FeedbackKind) - {FeedbackKind.UNSUBSCRIBED}
 
 
 @dataclass
 class FeedbackHandler:
-    """Deals with the events that wait in storage."""
+    """Processes the events that are waiting in storage."""
 
     storage: Storage
     clock: Clock
@@ -71,7 +71,7 @@ class FeedbackHandler:
     policy: FeedbackPolicy = field(default_factory=FeedbackPolicy)  # may change while it runs
 
     async def step(self) -> bool:
-        """Deal with the events of one item; return whether there may be more."""
+        """Process the events of one item; return whether there may be more."""
         claims = await self.storage.queues.claim(FEEDBACK_QUEUE, limit=1, lease_s=CLAIM_S)
         for claim in claims:
             await self._handle(claim)
@@ -88,7 +88,7 @@ class FeedbackHandler:
                 await queues.release(claim, delay_s=LATER_S)
 
     async def handle_shard(self, shard: str) -> bool:
-        """Deal with the events of a shard; False if some must wait or there are more."""
+        """Process the events of a shard; False if some must wait or there are more."""
         rows, has_more = await feedback.pending(self.storage.tables, shard, limit=EVENTS_TOGETHER)
         events: dict[str, tuple[FeedbackEvent, Row]] = {}
         for row in rows:
@@ -102,7 +102,7 @@ class FeedbackHandler:
         return not waiting and not has_more
 
     async def _handle_events(self, events: Sequence[FeedbackEvent]) -> set[str]:
-        """Deal with some events; return the ids of those that must wait for a sender."""
+        """Process some events; return the ids of those that must wait for a sender."""
         by_batch: dict[tuple[str, int], list[tuple[int, FeedbackEvent]]] = defaultdict(list)
         waiting: set[str] = set()
         unknown = 0
@@ -116,7 +116,7 @@ class FeedbackHandler:
                     unknown += 1
         for (ref, batch), some in by_batch.items():
             message = await messages.find(self.storage.tables, ref)
-            if message is None:  # expired, and its people forgotten
+            if message is None:  # expired, and its recipients deleted
                 unknown += len(some)
                 continue
             waiting |= await self._handle_batch(message, batch, some)
@@ -134,7 +134,7 @@ class FeedbackHandler:
             return set()
         deliveries, settled = await self._deliveries_of(message.ref, batch)
         if message.completed_at and settled & {at for at, _event in events}:
-            await self._count_again(message.ref)  # we may have died before we did
+            await self._count_again(message.ref)  # a crash may have prevented it
         unsettled = await self._settle_doubts(message, batch, deliveries, events)
         located = [
             LocatedEvent(
@@ -177,9 +177,9 @@ class FeedbackHandler:
         deliveries: Mapping[int, Delivery],
         events: Sequence[tuple[int, FeedbackEvent]],
     ) -> set[int]:
-        """Record deliveries in doubt as sent if the provider reports about them.
+        """Record deliveries in doubt as sent if the provider reports on them.
 
-        Returns the positions that a sender is working on: they may become doubts any moment.
+        Returns the positions that a sender is working on: they may become doubts at any moment.
         """
         reported = {
             at
@@ -208,7 +208,7 @@ class FeedbackHandler:
         deliveries: Mapping[int, Delivery],
         doubted: Sequence[int],
     ) -> None:
-        """Archive rows first, then the ledger, as a sender does it."""
+        """Write archive rows first, then the ledger, as a sender does."""
         tables = self.storage.tables
         now = self.clock.now()
         ended = DeliveryEnd(State.SENT, SETTLED_WORDS, now)
@@ -227,7 +227,7 @@ class FeedbackHandler:
         await self._count_again(message.ref)
 
     async def _count_again(self, ref: str) -> None:
-        """The books of a completed message do not change by themselves."""
+        """Count again, because nothing else updates the books of a completed message."""
 
         async def write() -> None:
             found = await messages.find_live(self.storage.tables, ref)
@@ -251,7 +251,7 @@ class FeedbackHandler:
                 await self._suppress(delivery.key, delivery.address, event, reason)
                 await self._leave(message, delivery, event, InactiveReason.COMPLAINED)
             case FeedbackEffect.UNSUBSCRIBE:
-                await self._leave(message, delivery, event, InactiveReason.LEFT)
+                await self._leave(message, delivery, event, InactiveReason.UNSUBSCRIBED)
             case FeedbackEffect.STRIKE:
                 if await self._has_struck_out(delivery.key, event):
                     reason = SuppressionReason.KEEPS_BOUNCING
@@ -263,9 +263,9 @@ class FeedbackHandler:
                 pass
 
     async def _clear_strikes(self, located: Sequence[LocatedEvent]) -> None:
-        """End the rows of temporary bounces of people who were reached.
+        """Delete the temporary bounces of people who were reached.
 
-        One range query for a batch, whose people are in key order; nearly always it finds nobody.
+        One range query per batch, whose people are in key order; it nearly always finds nobody.
         """
         reached = {
             each.key for each in located if effect_of(each.event) is FeedbackEffect.CLEAR_STRIKES
@@ -299,23 +299,23 @@ class FeedbackHandler:
     async def _leave(
         self, message: Message, delivery: Delivery, event: FeedbackEvent, why: InactiveReason
     ) -> None:
-        """Take the person off the list of the message, unless they joined again since."""
+        """Take the person off the message's list, unless they have joined again since."""
         tables = self.storage.tables
         source = ConsentSource(_SOURCES[why], event.source)
         now = self.clock.now()
 
         async def leave() -> None:
             found = await subscribers.find(tables, message.list_name, delivery.key)
-            if found is None or found.value.gone or found.value.guid != delivery.guid:
+            if found is None or found.value.inactive_reason or found.value.guid != delivery.guid:
                 return
-            removal = Event.LEFT if why is InactiveReason.LEFT else Event.REMOVED
+            removal = Event.UNSUBSCRIBED if why is InactiveReason.UNSUBSCRIBED else Event.REMOVED
             consent = Consent(event=removal, at=now, source=source)
             await subscribers.leave(tables, found.value, found.etag, why=why, consent=consent)
 
         await retry_on_conflict(leave)
 
     async def _has_struck_out(self, key: str, event: FeedbackEvent) -> bool:
-        """Note a temporary bounce; whether these are too many over too long a time."""
+        """Record a temporary bounce; return whether there are too many over too long a time."""
         tables = self.storage.tables
 
         async def strike() -> dict[str, datetime]:
@@ -329,7 +329,7 @@ class FeedbackHandler:
         return self.policy.keeps_bouncing(await retry_on_conflict(strike))
 
     async def _handle_confirmation(self, guid: str, event: FeedbackEvent) -> bool:
-        """Show on the person's page that their confirmation came back; False if nobody has it."""
+        """Show on the person's page that their confirmation bounced; False if nobody has it."""
         tables = self.storage.tables
         list_name = await subscribers.find_list_of(tables, guid)
         found = await subscribers.find_by_guid(tables, list_name, guid) if list_name else None
@@ -351,7 +351,7 @@ class FeedbackHandler:
             words=words or "the email bounced",
         )
         after = msgspec.structs.replace(found.value, confirmation=refused)
-        with contextlib.suppress(Conflict):  # the person did something meanwhile, which is newer
+        with contextlib.suppress(Conflict):  # the person has done something newer since
             await subscribers.replace(tables, found.value, after, found.etag)
         return True
 
@@ -360,7 +360,7 @@ class FeedbackHandler:
     async def _pause_if_we_are_to_blame(self, ref: str, summary: FeedbackSummary) -> None:
         refused = summary.classes.get(BounceClass.OURS, 0)
         words = next(
-            (said for why, said in summary.examples.items() if why.startswith("ours:")), ""
+            (reply for why, reply in summary.examples.items() if why.startswith("ours:")), ""
         )
 
         async def pause() -> None:
@@ -382,7 +382,7 @@ class FeedbackHandler:
 _SOURCES = {
     InactiveReason.BOUNCED: SourceKind.BOUNCE,
     InactiveReason.COMPLAINED: SourceKind.COMPLAINT,
-    InactiveReason.LEFT: SourceKind.PROVIDER,
+    InactiveReason.UNSUBSCRIBED: SourceKind.PROVIDER,
 }
 
 

@@ -1,20 +1,23 @@
 """Stage 4a of 7, render: a message as mails, compiled once and spliced per recipient.
 
 Before: send.py has loaded a batch.   After: its lane has the bytes of each mail.
-Dies half-way: nothing is kept but a cache; the Message-ID is the same at every try.
+Dies half-way: nothing is kept but a cache; the Message-ID is the same on every attempt.
 Commit point: none; rendering writes nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
 from postroom.clock import Clock
 from postroom.domain.address import Address, parse_mailbox
@@ -26,6 +29,7 @@ from postroom.domain.message import SUBJECT_CHARS_MAX, Message
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import sign
+from postroom.mail.attachments import EncodedAttachments, encode_attachments
 from postroom.mail.control_flow import with_regions
 from postroom.mail.finishing import MessageFields, finished_bodies
 from postroom.mail.mime import (
@@ -37,11 +41,14 @@ from postroom.mail.mime import (
     unsubscribe_headers,
 )
 from postroom.mail.rendition import SplicedMail
-from postroom.records import bodies, lists
+from postroom.parsing import in_thread
+from postroom.records import attachments, bodies, lists
 from postroom.storage.port import Storage
 
+log = structlog.get_logger("render")
 T = TypeVar("T")
 MESSAGES_CACHED_MAX = 8  # compiled messages that are going out, up to 4 MiB each
+ATTACHED_BYTES_CACHED_MAX = 48 * 1024**2  # of their attachments, encoded: at least three messages
 SENDERS_CACHED_MAX = 256  # compiled confirmations, a few KB each
 TRIAL_MARK = "[Test] "
 NOBODYS_GUID = "test"  # no subscriber has it, so its unsubscribe link changes nothing
@@ -54,7 +61,7 @@ class Site:
 
     url: str  # public base URL, without a slash at the end
     secret: str
-    bounce_domain: str = ""  # where bounces go, each to an address of its own; "": to the From
+    bounce_domain: str = ""  # where bounces go, each to its own address; "": to the From
 
     @property
     def host(self) -> str:
@@ -75,7 +82,7 @@ class Site:
         return f"/v/{ref}/{sign(self.secret, 'view', ref)}"
 
     def envelope_sender(self, token: str, sender: Address) -> str:
-        """Where bounces go: by its own address a bounce names its delivery (VERP)."""
+        """Where bounces go: each email has its own address, which identifies it (VERP)."""
         return f"b+{token}@{self.bounce_domain}" if self.bounce_domain else sender.typed
 
 
@@ -93,7 +100,7 @@ class SharedParts(msgspec.Struct, frozen=True):
         return cls(compiled, sender, site, format_date(clock.now()), message_id_end(sender.domain))
 
 
-class RenderedMail(msgspec.Struct, frozen=True):
+class RenderedMail(msgspec.Struct, frozen=True, gc=False):
     """One mail; it is encoded when the lane knows what the server accepts."""
 
     position: int
@@ -118,10 +125,6 @@ class RenderedMail(msgspec.Struct, frozen=True):
     @property
     def recipient(self) -> str:
         return self.address.typed
-
-    @property
-    def needs_utf8(self) -> bool:
-        return self.address.needs_utf8
 
     @property
     def merge_values(self) -> Mapping[str, str]:
@@ -181,25 +184,52 @@ class Renderer:
         self._clock = clock
         self._cache: OrderedDict[str, CompiledMessage] = OrderedDict()
         self._confirmations: OrderedDict[str, tuple[CompiledMail, Address]] = OrderedDict()
+        self._compiling = asyncio.Lock()
 
     async def compiled(self, message: Message) -> CompiledMessage:
-        """The message ready to be spliced; bodies cannot change once it is going out."""
-        known = self._cache.get(message.ref) or await self._compile(message)
+        """The message ready to be spliced; bodies cannot change once it is going out.
+
+        It is compiled once, although all lanes ask for it when sending begins.
+        """
+        known = self._cache.get(message.ref)
+        if known is None:
+            async with self._compiling:
+                known = self._cache.get(message.ref) or await self._compile(message)
         _remember(self._cache, message.ref, known, MESSAGES_CACHED_MAX)
+        _forget_attachments(self._cache)
         return known
 
     async def _compile(self, message: Message) -> CompiledMessage:
         mailing_list = await lists.find(self._storage.tables, message.list_name)
         html, text = await bodies.load(self._storage.blobs, message)
-        try:
+
+        def compile_bodies(attached: EncodedAttachments | None) -> CompiledMail:
             parts = message_parts(message, mailing_list, html, text, self.site)
-            compiled = compile_mail(parts)
+            return compile_mail(msgspec.structs.replace(parts, attachments=attached))
+
+        try:
+            attached = await self._encode_attachments(message) if message.attachments else None
+            compiled = await in_thread(compile_bodies, attached)  # 2 MB may take seconds
         except ValueError as error:  # it was checked when it was written, so it was changed since
             raise BadInput(
                 _("Message {ref} cannot be compiled: {why}", ref=message.ref, why=error)
             ) from error
-        sender = parts.sender.address
+        for region in compiled.regions:
+            region.note_left_out = partial(_note_left_out, message.ref)
+        sender = compiled.parts.sender.address
         return CompiledMessage(message, compiled, sender, self.site, self._clock)
+
+    async def _encode_attachments(self, message: Message) -> EncodedAttachments:
+        """In a thread, because encoding ten megabytes takes a tenth of a second."""
+        files = [
+            (
+                each.name,
+                each.media_type,
+                await attachments.load(self._storage.blobs, message.ref, each),
+            )
+            for each in message.attachments
+        ]
+        return await in_thread(encode_attachments, files)
 
     def confirmations(
         self, mailing_list: MailingList, people: Sequence[Subscriber]
@@ -260,10 +290,19 @@ class Renderer:
 
 
 def _remember(cache: OrderedDict[str, T], key: str, value: T, size_max: int) -> None:
-    """Make this the entry used last; the one used longest ago makes room."""
+    """Make this the most recently used entry, and evict the least recently used one."""
     cache[key] = value
     cache.move_to_end(key)
     if len(cache) > size_max:
+        cache.popitem(last=False)
+
+
+def _forget_attachments(cache: OrderedDict[str, CompiledMessage]) -> None:
+    """Forget the messages used longest ago until the attachments of all others fit."""
+    while (
+        len(cache) > 1
+        and sum(len(each.compiled.tail) for each in cache.values()) > ATTACHED_BYTES_CACHED_MAX
+    ):
         cache.popitem(last=False)
 
 
@@ -312,3 +351,8 @@ background:#1f7a5c;color:#fff;border-radius:.4rem;text-decoration:none">{_("Conf
 <p style="color:#667">{origin}</p></body></html>
 """
     return html, text
+
+
+def _note_left_out(ref: str) -> None:
+    """Log it once per condition and sender, without naming any recipient."""
+    log.warning("condition_left_out", ref=ref)

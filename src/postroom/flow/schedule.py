@@ -3,7 +3,7 @@
 Before: compose.py left a message pending, with a due entry under its date.
 After: the message is queuing, and fan_out.py continues with it.
 Dies half-way: before the write the message is still pending and found again; after it, queuing.
-Commit point: the message's status. A due entry only says where to look.
+Commit point: the message's status. A due entry only points to the message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Tables
 
 # An entry is put before its message is ready, and a message may come back from the archive, so that
-# no younger entry counts as a leftover.
+# no newer entry counts as a leftover.
 LEFTOVER_AFTER = timedelta(minutes=10)
 
 
@@ -40,7 +40,7 @@ class Agenda(msgspec.Struct, frozen=True):
 
     due: list[DueEntry]
     next_at: float | None  # when the next one is due, in seconds since the epoch
-    glanced: dict[str, Stored[Message]]  # messages of due entries that were read with them
+    prefetched: dict[str, Stored[Message]]  # messages of due entries that were read with them
 
 
 async def read_agenda(tables: Tables, now: datetime) -> Agenda:
@@ -51,8 +51,8 @@ async def read_agenda(tables: Tables, now: datetime) -> Agenda:
             due.append(entry)
         else:
             later.append(entry.due_at.timestamp())
-    glanced = await messages.find_live_together(tables, [entry.ref for entry in due])
-    return Agenda(due, min(later, default=None), glanced)
+    prefetched = await messages.find_live_together(tables, [entry.ref for entry in due])
+    return Agenda(due, min(later, default=None), prefetched)
 
 
 class Leftovers:
@@ -76,8 +76,8 @@ class Leftovers:
 async def due_message(
     tables: Tables, entry: DueEntry, agenda: Agenda, leftovers: Leftovers
 ) -> DueMessage | None:
-    """The message of an entry, unless it waits for a person, was moved or no longer exists."""
-    found = agenda.glanced.get(entry.ref) or await messages.find_live(tables, entry.ref)
+    """The message of an entry, unless it waits for a person, was rescheduled or is gone."""
+    found = agenda.prefetched.get(entry.ref) or await messages.find_live(tables, entry.ref)
     if found is None or _moved(found.value, entry):
         if leftovers.is_old(entry):  # of a message that was archived, deleted or rescheduled
             with contextlib.suppress(Conflict):
@@ -97,9 +97,9 @@ async def start(
     scheduler: str = "",
     is_test: bool = False,
 ) -> None:
-    """Change pending to queuing. Conflict if it was edited, cancelled or started meanwhile.
+    """Change pending to queuing. Conflict if it has been edited, cancelled or started since.
 
-    The start is first noted in the list's log of departures (records/departures.py). After a death
+    The start is first noted in the list's log of departures (records/departures.py). After a crash
     in between, both are done again.
     """
     await subscribers.mark_message_start(tables, message.list_name, now)

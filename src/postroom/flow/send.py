@@ -6,15 +6,16 @@ item is completed. feedback.py finds an event for everyone who was refused.
 Steps: claim > is the message still going out? > is the ledger free? (else settle what a dead sender
 left) > load > skip people who unsubscribed > announce a slice > hand it to the lane > archive the
 ends > record, together with announcing the next slice > delete what is final > complete the item.
-Dies half-way: the item comes back, and the ledger shows the next sender the state of each delivery.
+Archiving, recording and deleting are one call of the storage, which keeps this order.
+Dies half-way: the item reappears, and the ledger shows the next sender the state of each delivery.
     before the announcement     queued: nothing happened; the journal shows whose item is hidden
     announced, nothing handed   settled by the journal: queued again. Without it: in doubt
-    handed over, no answer      in doubt: resend or hold, as the message says
+    handed over, no answer      in doubt: resend or hold, by the message's policy
     answered, not archived      settled by the journal. Without it: in doubt
     refusals reported           reported again, which changes nothing: the archive comes after
     archived, not recorded      settled by the archive rows
-    recorded, item not done     the next sender finds a final ledger, deletes and completes; the
-                                journal shows that we had the item, and no more of its mails
+    recorded, item not done     the next sender finds a final ledger, deletes the rows and completes
+                                the item; the journal shows only that we had the item
 Stalls past its lease: the sender that took over changed the ledger, so our next write conflicts.
 Commit point: the ledger row. A slice may be on the wire only between two writes of it.
 """
@@ -44,8 +45,8 @@ from postroom.domain.delivery import (
     skipped,
 )
 from postroom.domain.errors import PostroomError
-from postroom.domain.message import Message, Status
-from postroom.domain.outcome import Outcome, Sent, clip, is_fault
+from postroom.domain.message import GOING_OUT, Message, PauseCause, Status, paused_for
+from postroom.domain.outcome import Outcome, Sent, Untried, clip, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.domain.suppression import REASON_TEXTS
 from postroom.domain.work_item import BadItem, BatchItem, RecipientItem, parse_mail_item
@@ -53,6 +54,7 @@ from postroom.flow.render import CompiledMessage, Renderer
 from postroom.pacing.pacer import Pacer
 from postroom.records import batches, dead_letters, messages
 from postroom.records.departures import DepartureCache
+from postroom.records.retry import retry_on_conflict
 from postroom.records.rows import Unreadable
 from postroom.records.suppression_filter import SuppressionFilter
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
@@ -65,7 +67,7 @@ log = structlog.get_logger("send")
 BUSY_DELAY_S = 5.0  # another sender has the batch: try again when it may be done or dead
 OWN_DELAY_S = 60.0  # another lane of ours has it, though its claim has lapsed
 UNREADABLE_DELAY_S = 60.0  # time for a newer sender to claim it
-FAULT_DELAY_S = 10.0  # our provider is in trouble: the item waits, no delivery loses an attempt
+FAULT_DELAY_S = 10.0  # our provider has a problem: the item waits, and no attempt is used up
 HELD_WORDS = {
     Reason.ROWS_MISSING: "rows of this batch are missing",
     Reason.SENDERS_STOPPED: "several senders in a row stopped while sending this batch",
@@ -83,20 +85,20 @@ class Journal(HandOverRecord, Protocol):
 
 
 class Handled(Enum):
-    """What became of a claimed item."""
+    """How the handling of a claimed item ended."""
 
     DONE = "done"  # completed: nothing of the batch is open
     LATER = "later"  # given back until something is due
     IDLE = "idle"  # completed or given back: there was nobody to send to
     BUSY = "busy"  # given back: another sender has the batch
-    FAULT = "fault"  # given back: our own provider is in trouble
+    FAULT = "fault"  # put back: our own provider has a problem
     DROPPED = "dropped"  # completed: its message has ended or is paused (resuming puts a new item)
     DEAD = "dead"  # in the dead letters, its deliveries held
     UNREADABLE = "unreadable"  # given back: a newer version wrote it, or it is damaged
-    LOST = "lost"  # another sender took over meanwhile
+    LOST = "lost"  # another sender has taken over
 
 
-# A row is damaged or of a newer version: other items go on, and the sweep puts this one again.
+# A row is damaged or of a newer version: other items continue, and the sweep puts this one again.
 _UNREADABLE = (UNREADABLE_DELAY_S, Handled.UNREADABLE, Reason.UNREADABLE)
 
 
@@ -128,7 +130,7 @@ class BatchSender:
             item = found
         if item.restart:
             log.info("item_after_restart", ref=item.ref, batch=item.batch)
-        journal.begin(item.ref, item.batch)  # from now on our successor knows what we had in hand
+        journal.begin(item.ref, item.batch)  # from now on our successor knows what we were sending
         await self.pacer.keep_alive(must_know=True)
         try:
             handled = await self._send_batch(claim, item, lane, journal)
@@ -193,7 +195,7 @@ class BatchSender:
     async def _send_slices(
         self, batch: ClaimedBatch, compiled: CompiledMessage, lane: Lane, journal: Journal
     ) -> None:
-        """Announce, hand over, archive; each write of the ledger also records the slice before."""
+        """Announce, hand over, archive. Each ledger write also records the previous slice."""
         watch = GuardedWatch(journal, self.lease.is_held)
         size = self.pacer.slice_max(self.slice_size)
         if batch.message.status is Status.CANCELLED:
@@ -217,11 +219,11 @@ class BatchSender:
                 deliveries = batch.deliveries
                 mails = compiled.mails_for(batch.ledger.batch, [deliveries[at] for at in slice_])
                 outcomes = await lane.send(mails, watch)
-                await self._archive_ends(batch, dict(zip(slice_, outcomes, strict=True)))
+                await self._note_ends(batch, dict(zip(slice_, outcomes, strict=True)))
         await batch.record(msgspec.structs.replace(batch.ledger, owner=""))
 
     async def _may_send_next_slice(self, batch: ClaimedBatch, *, is_first: bool) -> bool:
-        """False if we are stopping, the provider is in trouble, or the message was paused."""
+        """False if we are stopping, the provider has a problem, or the message was paused."""
         if batch.fault or not self.lease.is_held():
             return False
         if is_first:
@@ -244,7 +246,7 @@ class BatchSender:
         now = self.clock.now()
         waits = batch.ledger.deferred
         words = {at: after_doubt(why, waits.get(at)) for at, why in reasons.items()}
-        await batch.write_ends({at: DeliveryEnd(State.SKIPPED, words[at], now) for at in words})
+        batch.ends |= {at: DeliveryEnd(State.SKIPPED, words[at], now) for at in words}
         batch.ledger = skipped(batch.ledger, words, now_s=now.timestamp())
         return [at for at in positions if at not in words]
 
@@ -290,8 +292,8 @@ class BatchSender:
         now_s = self.clock.now().timestamp()
         await batch.record(announced(batch.ledger, slice_, owner=self.lease.owner, now_s=now_s))
 
-    async def _archive_ends(self, batch: ClaimedBatch, outcomes: Mapping[int, Outcome]) -> None:
-        """Write the ends; the ledger follows with its next write."""
+    async def _note_ends(self, batch: ClaimedBatch, outcomes: Mapping[int, Outcome]) -> None:
+        """Judge the outcomes; they are archived and recorded with the next write of the ledger."""
         ledger, ends = judge_slice(
             batch.ledger,
             outcomes,
@@ -300,7 +302,7 @@ class BatchSender:
             now=self.clock.now(),
         )
         await batch.retry_until_stored(lambda: self.settler.report_refusals(batch, ends))
-        await batch.write_ends(ends)
+        batch.ends |= ends
         if doubts := ledger.doubts - batch.ledger.doubts:
             log.warning("deliveries_in_doubt", ref=ledger.ref, batch=ledger.batch, count=doubts)
         batch.ledger = ledger
@@ -308,6 +310,25 @@ class BatchSender:
         faults = sum(map(is_fault, others))
         batch.fault = faults > 0
         batch.is_tried |= faults < len(outcomes)
+        for outcome in others:
+            if isinstance(outcome, Untried) and outcome.too_large:
+                await self._pause_as_too_large(batch, outcome.words)
+                break
+
+    async def _pause_as_too_large(self, batch: ClaimedBatch, words: str) -> None:
+        """Pause a message whose attachments the server does not accept; no attempt is counted."""
+        tables = self.storage.tables
+
+        async def pause() -> None:
+            found = await messages.find_live(tables, batch.message.ref)
+            if found is None or found.value.status not in GOING_OUT:
+                return
+            known = found.value.pause_cause or PauseCause(0, 0)
+            cause = PauseCause(known.refused, known.ended, clip(words), is_too_large=True)
+            await messages.replace(tables, paused_for(found.value, cause), found.etag)
+            log.warning("message_paused_as_too_large", ref=batch.message.ref, words=words)
+
+        await batch.retry_until_stored(lambda: retry_on_conflict(pause))
 
     async def _complete_or_give_back(self, claim: Claim, batch: ClaimedBatch) -> Handled:
         """Delete the rows of a final batch; complete the item, or give it back until it is due."""
@@ -350,7 +371,7 @@ class BatchSender:
     async def _hold_and_bury(
         self, claim: Claim, batch: ClaimedBatch, reason: Reason, words: str = ""
     ) -> Handled:
-        """Hold the deliveries for a person, because trying again is no use."""
+        """Hold the deliveries for a person, because retrying would not help."""
         words = clip(words) or HELD_WORDS[reason]
         now_s = self.clock.now().timestamp()
         await batch.record(held_for_people(batch.ledger, words, now_s=now_s))

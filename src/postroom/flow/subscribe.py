@@ -4,11 +4,11 @@ Before: a client's site, an administrator or an import names an address; or a li
 After: only verified subscribers are in an audience; send.py skips people who unsubscribed, even if
 they were queued.
 Dies half-way:
-    sign-up, before the item is put     the row says that nobody was asked: asking again puts it
-    sign-up, before the time is noted   asking again may put a second item: one more mail
+    sign-up, before the item is put     the row has no time of asking: the next sign-up puts it
+    sign-up, before the time is noted   the next sign-up may put a second item: one more email
     confirm, edit                       one write each: done or not done
-    unsubscribe, after its write        the person saw no answer; done again, the departure is
-                                        noted once more where senders look
+    unsubscribe, after its write        the person saw no answer; a repeated request writes the
+                                        departure again, where senders look for it
 Commit point: the subscriber's row, with its event in the consent record and its change of the
 counts in the same write. No mail is sent inside a request.
 """
@@ -52,17 +52,17 @@ class UnsubscribeResult(Enum):
 
 
 async def sign_up(act: Act, list_name: str, address: Address, attributes: dict[str, str]) -> None:
-    """Store unverified and queue a confirmation. The caller does not learn who is on the list."""
+    """Store the address unverified and queue a confirmation; reveal nothing about the list."""
     tables = act.tables
     await lists.read(tables, list_name)
     newcomer = new_subscriber(list_name, address, attributes, False, act.now, expires=True)
-    put_for = ""  # the GUID of our item: a quick sender may change the row before we do
+    put_for = ""  # the GUID of our item; a fast sender may change the row before we do
 
     async def join() -> None:
         nonlocal put_for
         known, etag = await _find_or_join(act, newcomer)
         is_put = known.guid == put_for
-        if known.verified or (not is_put and _asked_lately(known, act.now)):
+        if known.verified or (not is_put and _asked_recently(known, act.now)):
             return
         if not is_put:
             item = ConfirmItem(known.guid, list_name)
@@ -103,7 +103,7 @@ async def _add(act: Act, newcomer: Subscriber, *, bring_back: bool) -> Subscribe
         await subscribers.join(tables, newcomer, added)
         return newcomer
     known, etag = found
-    if known.gone is None or not bring_back:
+    if known.inactive_reason is None or not bring_back:
         raise AlreadySubscribed(known)
     return (await subscribers.join_again(tables, known, newcomer, etag, added)).value
 
@@ -124,7 +124,7 @@ async def edit(
     """
     tables = act.tables
     found = await subscribers.find(tables, list_name, key)
-    if found is None or found.value.gone:
+    if found is None or found.value.inactive_reason:
         raise NotFound(_("They are no longer on {name}.", name=list_name))
     known = found.value
     edited = msgspec.structs.replace(
@@ -170,7 +170,7 @@ def new_subscriber(
 async def confirm(
     act: Act, secret: str, list_name: str, guid: str, token: str
 ) -> ConfirmationResult:
-    """Verify the subscriber of a link; the token proves that the link came from our mail."""
+    """Verify the subscriber of a link; the token proves that the link is from our email."""
     if not is_signed(token, secret, "confirm", list_name, guid):
         return ConfirmationResult.UNKNOWN
 
@@ -190,13 +190,15 @@ async def confirm(
 
 
 async def leave(
-    act: Act, list_name: str, guid: str, why: InactiveReason = InactiveReason.LEFT
+    act: Act, list_name: str, guid: str, why: InactiveReason = InactiveReason.UNSUBSCRIBED
 ) -> UnsubscribeResult:
-    """Unsubscribe somebody: from now on nobody mails them, even if they were queued before.
+    """Unsubscribe somebody: they get no more email, even if one is already queued.
 
-    The GUID may be that of an earlier subscription; the current one ends as well.
+    The GUID may be that of an earlier subscription; the current one ends too.
     """
-    consent = act.consent(Event.LEFT if why is InactiveReason.LEFT else Event.REMOVED)
+    consent = act.consent(
+        Event.UNSUBSCRIBED if why is InactiveReason.UNSUBSCRIBED else Event.REMOVED
+    )
 
     async def unsubscribe() -> UnsubscribeResult:
         linked = await subscribers.find_linked(act.tables, list_name, guid)
@@ -204,8 +206,8 @@ async def leave(
             await subscribers.leave(act.tables, *linked.there, why=why, consent=consent)
             return UnsubscribeResult.NOW
         # A first try may have died before the departure was noted for the senders.
-        if linked.gone and abs(act.now - linked.gone.since) < FINISHED_WITHIN:
-            await subscribers.repeat_departure(act.tables, linked.gone, linked.gone.since)
+        if linked.inactive and abs(act.now - linked.inactive.since) < FINISHED_WITHIN:
+            await subscribers.repeat_departure(act.tables, linked.inactive, linked.inactive.since)
         return UnsubscribeResult.ALREADY if linked.is_known else UnsubscribeResult.UNKNOWN
 
     return await retry_on_conflict(unsubscribe)
@@ -218,7 +220,7 @@ async def remove(act: Act, list_name: str, address: Address, *, etag: str | None
 
     async def unsubscribe() -> None:
         found = await subscribers.find(act.tables, list_name, address.storage_key)
-        if found is None or found.value.gone:
+        if found is None or found.value.inactive_reason:
             raise NotFound(_("{address} is not on {name}.", address=address.typed, name=list_name))
         one, known = found
         await subscribers.leave(
@@ -231,25 +233,25 @@ async def remove(act: Act, list_name: str, address: Address, *, etag: str | None
 
 
 async def _find_or_join(act: Act, newcomer: Subscriber) -> Stored[Subscriber]:
-    """The subscriber with this address: one who was there, or the newcomer."""
+    """The subscriber with this address: an existing one, or the newcomer."""
     found = await subscribers.find(act.tables, newcomer.list_name, newcomer.key)
-    if found and not found.value.gone:
+    if found and not found.value.inactive_reason:
         return found
     asked = act.consent(Event.ASKED)
     if found is None:
         return Stored(newcomer, await subscribers.join(act.tables, newcomer, asked))
     known, etag = found
-    newcomer = msgspec.structs.replace(newcomer, gone_before=known.gone)
+    newcomer = msgspec.structs.replace(newcomer, inactive_reason_before=known.inactive_reason)
     return await subscribers.join_again(act.tables, known, newcomer, etag, asked)
 
 
 def _decided(now: datetime) -> dict[str, Any]:
-    """What changes with `verified`, because a confirmation is no longer awaited."""
-    return {"since": now, "expires": False, "gone_before": None, "confirmation": None}
+    """The other fields that change with `verified`: no confirmation is pending any more."""
+    return {"since": now, "expires": False, "inactive_reason_before": None, "confirmation": None}
 
 
-def _asked_lately(subscriber: Subscriber, now: datetime) -> bool:
-    """Whether an email was sent lately or will be tried again, so that none is needed."""
+def _asked_recently(subscriber: Subscriber, now: datetime) -> bool:
+    """Whether an email was sent recently or will be retried, so that none is needed."""
     attempts = subscriber.confirmation
     if attempts and attempts.has_ended:
         return False

@@ -1,9 +1,9 @@
-"""Stage ∞, sweep: delete what has expired, and repair what accidents left behind.
+"""Stage ∞, sweep: delete what has expired, and repair what crashes left behind.
 
 Before: anything.
-After: open batches that were not touched for long have a work item again; nothing in the archive is
-older than allowed; deleted lists have no rows left; sign-ups that were never confirmed are deleted;
-the counts of every list are folded.
+After: open batches that have not been touched for a long time have a work item again; nothing in
+the archive is older than allowed; deleted lists have no rows left; sign-ups that were never
+confirmed are deleted; picture files without a row are deleted; the counts of every list are folded.
 Dies half-way: every chore is bounded and can be repeated.
 Commit point: each deletion on its own; the entry by which a thing is found is deleted last.
 """
@@ -27,6 +27,7 @@ from postroom.records import (
     counts,
     leases,
     lists,
+    media,
     messages,
     sign_ups,
     subscribers,
@@ -47,10 +48,10 @@ _IN_TIME = Trace(source=ConsentSource(SourceKind.NOT_CONFIRMED))
 async def put_forgotten_items(
     storage: Storage, now: datetime, renewals: RenewalTracker | None = None
 ) -> int:
-    """Put an item for every open batch that is long due and untouched; return how many.
+    """Put an item for every open batch that is long overdue and untouched; return how many.
 
-    Nothing is put while other items wait to be claimed: then a batch may simply be waiting, and
-    every sweep of a long mailing would put another item for every batch.
+    Nothing is put while other items wait to be claimed: a batch may then simply be waiting its
+    turn, and every sweep of a long mailing would put another item for every batch.
     """
     put = 0
     is_idle = not await storage.queues.peek(MAIL_QUEUE, limit=1)
@@ -86,14 +87,14 @@ def _is_forgotten(ledger: Ledger, now: datetime) -> bool:
     now_s = now.timestamp()
     long_s = FORGOTTEN_AFTER.total_seconds()
     if ledger.touched_at > now_s + long_s:
-        return True  # by a clock that was ahead: an item too many is harmless
+        return True  # by a clock that was ahead; an extra item is harmless
     return max(ledger.touched_at, ledger.next_retry_at()) + long_s < now_s
 
 
 async def _may_put(
     tables: Tables, ledger: Ledger, etag: str, now: datetime, renewals: RenewalTracker | None
 ) -> bool:
-    """Mark the ledger, so that the next sweep puts no other item; False if a sender has it.
+    """Mark the ledger, so that the next sweep puts no second item; False if a sender has it.
 
     A batch that a dead sender owns is left for the sender that settles it.
     """
@@ -109,7 +110,7 @@ async def _may_put(
 async def expire_archive(storage: Storage, now: datetime, *, keep_days: int) -> int:
     """Delete archived messages that are too old, oldest first, with their bodies.
 
-    A bounded number of batches at a time; the archived row keeps the progress. Returns how many.
+    Deletes a bounded number of batches and returns it; the archived row keeps the progress.
     """
     before = now - timedelta(days=keep_days)
     room = EXPIRED_BATCHES_A_SWEEP
@@ -181,7 +182,7 @@ async def expire_sign_ups(tables: Tables, now: datetime, *, keep_days: int) -> i
     before = now - timedelta(days=keep_days)
     expired = 0
     async for mailing_list in lists.every_list(tables):
-        with contextlib.suppress(Conflict):  # another scheduler does it: the rest is found again
+        with contextlib.suppress(Conflict):  # another scheduler is doing it
             expired += await _expire_sign_ups_of(tables, mailing_list.name, before, now)
     if expired:
         log.info("sign_ups_expired", people=expired)
@@ -212,3 +213,11 @@ async def fold_counts(tables: Tables) -> int:
         except Unreadable as error:
             log.error("counts_not_folded", list=mailing_list.name, error=str(error)[:200])
     return folded
+
+
+async def delete_orphaned_pictures(storage: Storage, now: datetime) -> int:
+    """Delete files of pictures whose upload or deletion died half-way; return how many."""
+    deleted = await media.delete_orphans(storage, now)
+    if deleted:
+        log.info("pictures_swept", files=deleted)
+    return deleted

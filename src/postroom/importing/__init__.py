@@ -1,1 +1,1 @@
-"""Imports of people from CSV files: the upload, the job, the reading, the worker that runs it."""
+"""Imports of people from CSV files: upload, job, parsing, and the worker that runs the job."""

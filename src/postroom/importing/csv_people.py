@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from postroom.domain.address import Address, BadAddress, parse_address
-from postroom.domain.address_typos import mended
+from postroom.domain.address_typos import extract_address
 from postroom.domain.csv_rows import (
     EMAIL,
     SINCE,
@@ -34,7 +34,8 @@ NAME_CHARS_MAX = 40  # of an attribute
 COLUMNS_MAX = 1003  # an export's thousand attributes, and its own three
 BEGINNING_STRETCHES = 32  # the first row must be within these: 256 KiB, or 2,500 blank rows
 UNVERIFIED = "unverified"
-_GONE = frozenset(InactiveReason)
+_INACTIVE = frozenset(InactiveReason)
+_SUBSCRIPTIONS = frozenset({"", "verified", UNVERIFIED}) | _INACTIVE
 _NOT_PART_OF_A_NAME = re.compile(r"[^a-z0-9]+")
 _WHITE = re.compile(r"\s+")
 _RESERVED = "unsubscribe_url"  # the link of each mail, so no attribute can have this name
@@ -49,8 +50,8 @@ class Person(msgspec.Struct, frozen=True, gc=False):  # there are thousands, and
     address: Address
     attributes: dict[str, str]
     verified: bool = True  # False: our own export says that they never confirmed
-    gone: str = ""  # why they are inactive on the list that this file was exported from
-    mended: str = ""  # how the address was written, if it had to be corrected
+    inactive_reason: str = ""  # why they are inactive on the list that this file was exported from
+    corrected_from: str = ""  # how the address was written, if it had to be corrected
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -66,8 +67,8 @@ class Columns(msgspec.Struct, frozen=True):
 class People:
     """Everybody in a file, in order, and a None for every stretch of it, as in `Records`.
 
-    The header is read at once. Unless `chosen` gives the columns, it must name the column of the
-    addresses, or `headings` (by name of our own) must. Rows up to the line `after` are skipped.
+    The header is read at once. Unless `chosen` gives the columns, the header must name the column
+    of the addresses, or `headings` (by our own names) must. Rows up to line `after` are skipped.
     """
 
     def __init__(
@@ -120,11 +121,28 @@ class People:
                     for name, value in values.items()
                 }
             )
+            subscription = self._subscription(cells)
         except BadInput as error:
             return BadRow(record.line, clipped(email), str(error))
-        subscription = "" if columns.subscription is None else _cell(cells, columns.subscription)
-        gone = subscription if subscription in _GONE else ""
-        return Person(record.line, address, attributes, subscription != UNVERIFIED, gone, written)
+        inactive_reason = subscription if subscription in _INACTIVE else ""
+        return Person(
+            record.line, address, attributes, subscription != UNVERIFIED, inactive_reason, written
+        )
+
+    def _subscription(self, cells: Sequence[str]) -> str:
+        """What our own export says about the person; refuses words that may mean "unsubscribed"."""
+        if self.columns.subscription is None:
+            return ""
+        word = clean(_cell(cells, self.columns.subscription))
+        if word.lower() not in _SUBSCRIPTIONS:
+            raise BadInput(
+                _(
+                    "“{word}” is unknown in the column “subscription”. Use verified, unverified, "
+                    "unsubscribed, removed, bounced or complained, or rename the column.",
+                    word=clipped(word),
+                )
+            )
+        return word.lower()
 
 
 class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for the cached property
@@ -177,8 +195,8 @@ def _first_rows(records: Iterator[Record | BadRow | None]) -> Iterator[list[str]
             if len(record.cells) > COLUMNS_MAX:
                 raise BadInput(
                     _(
-                        "The file has {count:,} columns, but at most {limit:,} can be read. Delete "
-                        "those that you do not need.",
+                        "The file has {count:,} columns, but at most {limit:,} can be read. "
+                        "Delete the ones you do not need.",
                         count=len(record.cells),
                         limit=COLUMNS_MAX,
                     )
@@ -219,7 +237,10 @@ def columns_of(header: Sequence[str], headings: Mapping[str, str]) -> Columns:
     if email is None:
         if any("@" in heading for heading in header):
             raise BadInput(
-                _("The first row must name the columns, as in email,first_name. Add such a row.")
+                _(
+                    "The first row must contain the column names, as in email,first_name. Add "
+                    "such a row."
+                )
             )
         raise NoEmailColumn(
             _("There is no column named email. The columns are: {columns}.", columns=shown)
@@ -239,7 +260,7 @@ def check_column_name(text: str) -> str:
     clean_attributes({name: "a value"})
     if name in (SUBSCRIPTION, SINCE):
         raise BadInput(
-            _("“{name}” is the name of a column in exports. Choose another name.", name=name)
+            _("“{name}” is reserved for a column in exports. Choose another name.", name=name)
         )
     return name
 
@@ -260,7 +281,7 @@ def attribute_names(header: Sequence[str]) -> list[str]:
 
 
 def attribute_name(heading: str) -> str:
-    """The heading in lower case, ASCII and underscores; empty if nothing of it is left."""
+    """The heading in lower case, ASCII and underscores; empty if nothing is left."""
     heading = heading[:_HEADING_CHARS_READ]
     plain = unicodedata.normalize("NFKD", heading.casefold()).encode("ascii", "ignore").decode()
     name = _NOT_PART_OF_A_NAME.sub("_", plain).strip("_")
@@ -283,7 +304,7 @@ def _address(text: str) -> tuple[Address, str]:
         return parse_address(text), ""
     except BadAddress as error:
         with contextlib.suppress(BadAddress):
-            return parse_address(mended(text)), clipped(text)
+            return parse_address(extract_address(text)), clipped(text)
         raise error
 
 

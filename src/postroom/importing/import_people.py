@@ -2,15 +2,14 @@
 
 Before: a list, and a stream of rows, each a person or the reason why a row cannot be used.
 After: new people are subscribers, as if added one by one; people who unsubscribed earlier stay
-unsubscribed; every row is counted once. As the terms say, people on the list who had not confirmed
-are confirmed, fields of people on the list are filled in or overwritten, and unconfirmed people are
-asked to confirm. With `keep_out`, people on the list are removed and all others are
-marked as removed, so that nobody can add them. Memory holds a group of rows and a few batches,
-however long the stream is.
-Dies half-way: some batches are stored, each whole. Run again with the same rows, people who are in
-count as already there, people who are as the file says count as unchanged, and the rest is done.
-The caller may record how far it got after each group (worker.py) or start from the beginning (the
-command line); either way nobody is added, confirmed or asked twice.
+unsubscribed; every row is counted once. Depending on the terms, unconfirmed people on the list are
+confirmed or asked to confirm, and fields of people on the list are filled in or overwritten. With
+`keep_out`, people on the list are removed and all others are marked as removed, so that nobody can
+add them. Memory holds a group of rows and a few batches, however long the stream is.
+Dies half-way: some batches are stored, each as a whole. If it is run again with the same rows,
+people who were added count as already there, people who match the file count as unchanged, and the
+rest is done. The caller may record the position after each group (worker.py) or start from the
+beginning (the command line); either way nobody is added, confirmed or asked twice.
 Commit point: each batch, all or nothing.
 """
 
@@ -63,7 +62,7 @@ class ImportObserver:
         self.first_noted: list[BadRow] = []
 
     def may_go_on(self) -> bool:
-        """Asked before every row and between batches; after a no, batches under way finish."""
+        """Called before every row and between batches; after False, running batches finish."""
         return True
 
     def refused(self, row: BadRow) -> None:
@@ -150,24 +149,24 @@ class ImportBuffer:
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)  # one batch at a time is paced
 
     def add(self, row: Person | BadRow) -> None:
-        """Put the person into the group, or count a row that needs no look at storage."""
+        """Add the person to the group, or count a row that needs no storage access."""
         self._rows += 1
         self._line = row.line
         if isinstance(row, BadRow):
             self.counts.bad += 1
             self.observer.refused(row)
             return
-        if row.gone and not self.terms.keep_out:
-            self._refuse_unsubscribed(row, row.gone)
+        if row.inactive_reason and not self.terms.keep_out:
+            self._refuse_unsubscribed(row, row.inactive_reason)
             return
         if row.address.storage_key in self._waiting:
-            self.counts.twice += 1
+            self.counts.duplicates += 1
             return
         self._waiting[row.address.storage_key] = row
-        if row.mended:
-            self.counts.mended += 1
+        if row.corrected_from:
+            self.counts.corrected += 1
             read = _("read as {address}", address=row.address.typed)
-            self.observer.noted(BadRow(row.line, row.mended, str(read)))
+            self.observer.noted(BadRow(row.line, row.corrected_from, str(read)))
         if self.terms.is_rehearsal and (meant := domain_meant(row.address.domain)):
             self.counts.mistyped += 1
             hint = _("Did you mean {domain}? If so, correct it in the file.", domain=meant)
@@ -251,8 +250,8 @@ class ImportBuffer:
         """What the import changes of somebody on the list; None, and counted, if nothing."""
         terms = self.terms
         before = known.value
-        if before.gone or before.gone_before:
-            self._refuse_unsubscribed(person, before.gone or "")
+        if before.inactive_reason or before.inactive_reason_before:
+            self._refuse_unsubscribed(person, before.inactive_reason or "")
             return None
         try:
             attributes = attributes_after(terms.existing, before.attributes, person.attributes)
@@ -278,7 +277,7 @@ class ImportBuffer:
         self.counts.updated += edit.after.attributes != edit.before.attributes
 
     async def _change(self, changed: Sequence[tuple[Person, SubscriberEdit]]) -> None:
-        """All by one write, or each by itself if somebody else changes one of them meanwhile."""
+        """Change all in one write, or one by one if somebody else changes one at the same time."""
         act, name = self.terms.act, self.terms.list_name
         try:
             await edits.replace_together(act.tables, name, [edit for _, edit in changed], act.now)
@@ -322,7 +321,7 @@ class ImportBuffer:
             latest = None  # after a conflict it is read again
             if found is None:
                 raise Conflict("a sign-up that expired at this moment")
-            if found.value.gone:
+            if found.value.inactive_reason:
                 self.counts.already += 1
                 return
             if not self.terms.is_rehearsal:
@@ -339,7 +338,7 @@ class ImportBuffer:
 
     def _refuse_unsubscribed(self, person: Person, why: str) -> None:
         """Count somebody who unsubscribed; no reason means a new sign-up, not yet confirmed."""
-        self.counts.gone += 1
+        self.counts.unsubscribed += 1
         reason = _("unsubscribed earlier, and has not confirmed since signing up again")
         if why:
             reason = _(
@@ -369,7 +368,7 @@ class ImportBuffer:
             guid=guid,
             verified=self.terms.verified and person.verified and not keep_out,
             since=self.terms.act.now,
-            gone=InactiveReason.REMOVED if keep_out else None,
+            inactive_reason=InactiveReason.REMOVED if keep_out else None,
             attributes={} if keep_out else person.attributes,
             import_source=self.terms.act.trace.source,
             imported_at=self.terms.act.now,

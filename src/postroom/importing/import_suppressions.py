@@ -1,10 +1,10 @@
 """Import suppressions: add everybody in a stream of rows to the suppression list.
 
-Before: a stream of rows, each an address with what the file says about it, or a bad row.
-After: every address is suppressed, at least as far as the file or the terms say; an entry that is
-there stays, or gets wider. Memory holds one group of rows, however long the stream is.
-Dies half-way: some batches are stored, each whole. Run again with the same file, entries that are
-there count as already suppressed, and the rest is added.
+Before: a stream of rows, each an address with its values from the file, or a bad row.
+After: every address is suppressed, at least as far as the file or the terms require; an existing
+entry stays, or is widened. Memory holds one group of rows, however long the stream is.
+Dies half-way: some batches are stored, each as a whole. If it is run again with the same file,
+existing entries count as already suppressed, and the rest is added.
 Commit point: each batch, all or nothing.
 """
 
@@ -38,7 +38,7 @@ _TICK = timedelta(milliseconds=1)  # the resolution of the log
 
 @dataclass(frozen=True)
 class SuppressionTerms:
-    """What an import does with rows that do not say it themselves."""
+    """The values for rows that do not have their own."""
 
     act: Act
     secret: str

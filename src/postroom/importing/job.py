@@ -45,19 +45,19 @@ class ImportCounts(msgspec.Struct, kw_only=True):
     # Each row is one of these.
     added: int = 0  # if the purpose is to suppress: marked as removed
     already: int = 0
-    twice: int = 0  # an address that is in the group already: its first row counts
-    gone: int = 0  # unsubscribed earlier, and not added again
+    duplicates: int = 0  # an address that is in the group already: its first row counts
+    unsubscribed: int = 0  # unsubscribed earlier, and not added again
     bad: int = 0
     # It may be several of these.
     confirmed: int = 0  # of those already there
     updated: int = 0  # of those already there
     asked: int = 0  # of those added, or already there
-    mended: int = 0  # addresses with an obvious typing error, which was corrected
+    corrected: int = 0  # addresses with an obvious typing error, which was corrected
     mistyped: int = 0  # addresses that look mistyped; only a dry run counts them
 
     @property
     def rows(self) -> int:
-        return self.added + self.already + self.twice + self.gone + self.bad
+        return self.added + self.already + self.duplicates + self.unsubscribed + self.bad
 
 
 COUNTED = ImportCounts.__struct_fields__
@@ -144,7 +144,7 @@ def mapped(
 
 
 def started(job: ImportJob, now: datetime, language: str, *, is_rehearsal: bool) -> ImportJob:
-    """The job ready for a worker; one that was stopped or has failed continues where it was."""
+    """The job ready for a worker; one that was stopped or failed continues where it ended."""
     check_not_running(job)
     if not job.is_mapped:
         raise WrongState(_("Choose the columns first."))
@@ -196,7 +196,12 @@ def check_basis(text: str, purpose: Purpose | None) -> str:
     """The reason why these people may be mailed; required only if they count as confirmed."""
     text = " ".join(text.split())
     if not text and purpose is Purpose.CONFIRMED:
-        raise BadInput(_("Say why these people may be mailed. It is stored with each of them."))
+        raise BadInput(
+            _(
+                "Say why you are allowed to email these people. It is stored in each person’s "
+                "consent record."
+            )
+        )
     if len(text) > BASIS_CHARS_MAX:
         raise BadInput(_("Use at most {limit} characters.", limit=BASIS_CHARS_MAX))
     return text

@@ -56,7 +56,7 @@ async def exists(tables: Tables, id_: str) -> bool:
 
 
 async def replace(tables: Tables, job: ImportJob, etag: str) -> str:
-    """Write the job and return its new etag; Conflict if it changed meanwhile."""
+    """Write the job and return its new etag; Conflict if it has changed since."""
     return await tables.replace(_TABLE, _PARTITION, job.id, to_properties(job), etag)
 
 

@@ -1,8 +1,8 @@
-"""A file of addresses to suppress: one address a line, our own export, or that of another tool.
+"""A file of addresses to suppress: one address per line, our own export, or another tool's.
 
 A column named email, or else the first one, has the addresses. The columns scope, lists, reason,
-since, source, status, words and note are read if they are there; others are ignored. A file
-without a header row is read as well.
+since, source, status, words and note are read if present; others are ignored. A header row is not
+needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from postroom.domain.address import Address, BadAddress, parse_address
-from postroom.domain.address_typos import mended
+from postroom.domain.address_typos import extract_address
 from postroom.domain.csv_rows import EMAIL, SINCE, BadRow, Record, Records, clean, clipped
 from postroom.domain.errors import BadInput
 from postroom.domain.mailing_list import check_list_name
@@ -36,7 +36,7 @@ _READABLE_REASONS = frozenset(SuppressionReason) - {SuppressionReason.ERASED}
 
 
 class SuppressionRow(msgspec.Struct, frozen=True, gc=False):  # there are thousands, and no cycles
-    """A row that can be used; what the file does not say is None or empty."""
+    """A row that can be used; values missing from the file are None or empty."""
 
     line: int
     address: Address
@@ -114,7 +114,7 @@ def _address(text: str) -> Address:
         return parse_address(text)
     except BadAddress as error:
         with contextlib.suppress(BadAddress):
-            return parse_address(mended(text))
+            return parse_address(extract_address(text))
         raise error
 
 
@@ -123,7 +123,7 @@ def _reason(text: str) -> SuppressionReason:
 
 
 def _other_reason(text: str) -> str:
-    """What another tool says, to be kept as a note."""
+    """The reason given by another tool, to be kept as a note."""
     return "" if text in set(SuppressionReason) else text
 
 

@@ -1,9 +1,9 @@
 """Uploaded files and reports as blobs, `imports/<id>/file/<n>` and `imports/<id>/report/<n>`.
 
 Before: a browser sends a file.
-After: its chunks are blobs, and a job row (jobs.py) says how many; every process can read them.
+After: its chunks are blobs, and a job row (jobs.py) has their number; every process can read them.
 Dies half-way: the chunks written so far have no row. The sweep deletes them once their id is older
-than UPLOAD_MAX; no upload takes that long. A job is deleted row first, so a death leaves the same.
+than UPLOAD_MAX; no upload takes that long. A job is deleted row first, so a crash leaves the same.
 Commit point: the job row.
 """
 

@@ -1,8 +1,8 @@
 """Run imports: a worker claims an item from the import queue and runs the job that it names.
 
-Before: a person pressed start: the job's row says running, and an item on the queue has its id.
-After: the row says done and has the counts, blobs have the report, and the uploaded file is deleted
-once its people are imported.
+Before: a person pressed start: the job's status is running, and an item on the queue has its id.
+After: the status is done, the row has the counts, blobs have the report, and the uploaded file is
+deleted once its people are imported.
 Dies half-way:
     web, between row and item      the sweep puts an item for a running job that has none
     worker, within a group         its claim lapses; the next worker skips the lines that are
@@ -15,7 +15,7 @@ Commit point: the job's row after each group: position, counts and report parts 
 
 One worker at a time: a worker that claims a job puts a new token (`run`) into its row. Every write
 is guarded by the etag, so a worker that stalled past its claim gets a conflict, sees another token
-and gives up; the other worker finds what it stored meanwhile already there.
+and gives up; what it stored in the meantime counts as already there for the other worker.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ RUNS_MAX = 2  # in a process: they share its one event loop
 RETRY_S = 5.0  # after storage failed
 TRIES_MAX = 20  # of a job
 FORGOTTEN_AFTER = timedelta(minutes=1)  # between the row and its item, which are written together
-_SLOW = _("Storage did not answer. Nothing is lost. Continue when it works again.")
+_SLOW = _("Storage did not respond. Nothing is lost. Continue once it is working again.")
 _CRASHED = _("Something went wrong. See the log of the scheduler role.")
-_TOO_OFTEN = _("The import was tried {count} times and never finished.", count=TRIES_MAX)
+_TOO_OFTEN = _("The import was tried {count} times but never finished.", count=TRIES_MAX)
 
 
 async def start(act: Act, id_: str, language: str = "", *, is_rehearsal: bool) -> None:
@@ -94,7 +94,7 @@ async def stop(act: Act, id_: str) -> None:
 
 
 async def put_forgotten_items(storage: Storage, now: datetime) -> None:
-    """Queue running jobs again whose items were lost; a second item for a job does no harm."""
+    """Queue running jobs whose items were lost again; a second item for a job does no harm."""
     running = await jobs.running(storage.tables)
     forgotten = [
         job.id for job in running if job.started_at and job.started_at + FORGOTTEN_AFTER < now
@@ -105,7 +105,7 @@ async def put_forgotten_items(storage: Storage, now: datetime) -> None:
 
 @dataclass
 class ImportWorker:
-    """Runs imports beside the other work of its process; `step` claims new ones."""
+    """Runs imports alongside the other work of its process; `step` claims new ones."""
 
     storage: Storage
     clock: Clock
@@ -198,7 +198,7 @@ class ImportRun(ImportObserver):
                 await queues.release(self._claim, delay_s=release_s)
 
     async def _run(self) -> float | None:
-        """Run the job; return the delay after which the item comes back, None to complete it."""
+        """Run the job; return the delay until the item reappears, or None to complete it."""
         try:
             if await self._claim_job():
                 spoken = {language.tag: language for language in self._worker.languages}

@@ -5,7 +5,6 @@ Merge fields pass through untouched: for the HTML parser each is one word that n
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.mail.control_flow import split_tags
+from postroom.mail.entities import unescape
 from postroom.mail.html_shape import check_shape
 from postroom.mail.merge import escape_braces, split_fields
 
@@ -286,12 +286,12 @@ def _mark_fields(template: str) -> tuple[str, list[str]]:
     for at, piece in enumerate(split_tags(template)):
         if at % 2:
             marked.append(f"<!--\ufdd0{len(fields)}\ufdd1-->")
-            fields.append(html.unescape(piece))
+            fields.append(unescape(piece))
             continue
         for inner_at, inner in enumerate(split_fields(piece)):
             if inner_at % 2:
                 marked.append(f"\ufdd0{len(fields)}\ufdd1")
-                fields.append(html.unescape(inner))
+                fields.append(unescape(inner))
             else:
                 marked.append(_MARK_ENDS.sub("", inner))
     return "".join(marked), fields

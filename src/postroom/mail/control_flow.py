@@ -15,14 +15,14 @@ in a template can grow beyond what it is given, call a method or read a file.
 
 from __future__ import annotations
 
-import html
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-
-import minijinja
+from typing import TYPE_CHECKING
 
 from postroom.domain.texts import Text, _
+from postroom.mail.entities import unescape
 from postroom.mail.escape_context import EscapeContext, HtmlScanner
 from postroom.mail.merge import (
     VALUE_CHARS_MAX,
@@ -34,13 +34,18 @@ from postroom.mail.merge import (
     parse,
     placed_field,
     value_of,
+    without_invisible,
 )
+
+if TYPE_CHECKING:
+    import minijinja
 
 REGIONS_MAX = 100  # in one body
 DEPTH_MAX = 8
 TAG_CHARS_MAX = 300
 FUEL = 20_000  # instructions for one region and recipient: a loop of a thousand short rounds
-OUTPUT_CHARS_MAX = 256 * 1024  # of one region for one recipient; more is left out
+OUTPUT_CHARS_MAX = 256 * 1024  # of all regions for one recipient; one that writes more is left out
+SPLIT_CHARS_MAX = 256 * 1024  # that they split; costs far more than the instructions around it
 _ANY_TAG = re.compile(rf"\{{%-?\s*[a-z]\w*\b.{{0,{TAG_CHARS_MAX}}}?%\}}", re.DOTALL)
 _TAG = re.compile(r"\{%-?\s*(\w+)\b(.*?)-?%\}", re.DOTALL)
 _TOKEN = re.compile(
@@ -74,6 +79,28 @@ def has_tags(template: str) -> bool:
     return len(split_tags(template)) > 1
 
 
+class _TooLarge(Exception):
+    """The regions have written or split more than they may for one recipient."""
+
+
+@dataclasses.dataclass
+class RegionBudget:
+    """What all regions together may still write and split for one recipient."""
+
+    output_chars: int = OUTPUT_CHARS_MAX
+    split_chars: int = SPLIT_CHARS_MAX
+
+    def write(self, text: str) -> None:
+        self.output_chars -= len(text)
+        if self.output_chars < 0:
+            raise _TooLarge
+
+    def split(self, text: str) -> None:
+        self.split_chars -= len(text)
+        if self.split_chars < 0:
+            raise _TooLarge
+
+
 class Region:
     """The outermost `if` or `for` of a body and all that is in it, as a program for minijinja."""
 
@@ -83,14 +110,17 @@ class Region:
         self.pieces: list[Segment] = []  # the numbers in the program stand for them
         self.open: list[str] = []  # the tags that are still open
         self.loop_names: list[str] = []
-        self._program = ""
+        self.note_left_out: Callable[[], None] | None = None  # called the first time, and not again
+        self._program: list[str] = []
+        self._budget = RegionBudget()  # of the recipient for whom it runs
         self._environment: minijinja.Environment | None = None
 
     def add(self, segment: Segment) -> None:
         if isinstance(segment, Field) and self._is_of_loop(segment.name):
-            self._program += f"{_OPEN}={segment.name}|{_filter_name(segment.context)}={_CLOSE}"
+            code = f"{segment.name}|{_filter_name(segment.context)}"
+            self._program.append(f"{_OPEN}={code}={_CLOSE}")
             return
-        self._program += f"\x03{len(self.pieces)}\x04"
+        self._program.append(f"\x03{len(self.pieces)}\x04")
         self.pieces.append(segment)
 
     def _is_of_loop(self, name: str) -> bool:
@@ -126,7 +156,7 @@ class Region:
                 )
 
     def _add_code(self, code: str) -> None:
-        self._program += f"{_OPEN}%{code}%{_CLOSE}"
+        self._program.append(f"{_OPEN}%{code}%{_CLOSE}")
 
     def _check_open(self, word: str) -> None:
         inner = self.open[-1] if self.open else ""
@@ -187,6 +217,8 @@ class Region:
 
     def finish(self) -> None:
         """Compile the program; BadTemplate if minijinja does not understand it."""
+        import minijinja
+
         environment = minijinja.Environment(
             block_start_string=_OPEN + "%",
             block_end_string="%" + _CLOSE,
@@ -198,41 +230,71 @@ class Region:
             fuel=FUEL,
         )
         for context in EscapeContext:
-            environment.add_filter(_filter_name(context), partial(_escaped, context))
-        environment.add_filter("split", _split)
+            environment.add_filter(_filter_name(context), partial(self._escaped, context))
+        environment.add_filter("split", self._split)
         environment.add_filter("int", _whole_number)
         try:
-            environment.add_template("region", self._program)
+            environment.add_template("region", "".join(self._program))
         except minijinja.TemplateError as error:
             raise BadTemplate(_("It cannot be understood ({why}).", why=error.message)) from None
         self._environment = environment
 
-    def rendered(self, values: Mapping[str, str]) -> str:
-        """What this recipient gets; nothing if it takes too long or becomes too large."""
+    def rendered(self, values: Mapping[str, str], budget: RegionBudget) -> tuple[str, RegionBudget]:
+        """What this recipient gets, and the rest of the budget.
+
+        Nothing if it takes too long or becomes too large.
+        """
+        import minijinja
+
         assert self._environment is not None
         given = {name: values.get(name, "")[:VALUE_CHARS_MAX] for name in self.names}
+        self._budget = dataclasses.replace(budget)  # a region that is left out uses nothing up
         try:
             chosen = self._environment.render_template("region", **given)
-        except minijinja.TemplateError:
-            return ""
+            text = self._with_pieces(chosen, values)
+        except (minijinja.TemplateError, _TooLarge):
+            return self._left_out(), budget
+        return text, self._budget
+
+    def _with_pieces(self, chosen: str, values: Mapping[str, str]) -> str:
+        """The output of the program, with literals and fields in place of their numbers."""
         pieces = _NUMBER.split(chosen)
-        size = 0
         for at in range(1, len(pieces), 2):
             piece = self.pieces[int(pieces[at])]
             pieces[at] = (
                 piece if isinstance(piece, str) else escape(value_of(piece, values), piece.context)
             )
-            size += len(pieces[at])
-            if size > OUTPUT_CHARS_MAX:
-                return ""
+            self._budget.write(pieces[at])
         return "".join(pieces)
+
+    def _escaped(self, context: EscapeContext, value: object) -> str:
+        escaped = escape(str(value), context)
+        self._budget.write(escaped)
+        return escaped
+
+    def _split(self, value: object, separator: object = ",") -> list[str]:
+        text = str(value)
+        self._budget.split(text)
+        parts = text.split(str(separator) or ",")
+        return [part.strip() for part in parts if part.strip()]
+
+    def _left_out(self) -> str:
+        """Nothing, for a recipient with whose values the region is too long or too large."""
+        note, self.note_left_out = self.note_left_out, None
+        if note:
+            note()
+        return ""
 
 
 def with_regions(regions: list[Region], values: Mapping[str, str]) -> Mapping[str, str]:
     """The values of a recipient and what each region becomes with them."""
     if not regions:
         return values
-    return {**values, **{region.field.name: region.rendered(values) for region in regions}}
+    budget = RegionBudget()
+    rendered: dict[str, str] = {}
+    for region in regions:
+        rendered[region.field.name], budget = region.rendered(values, budget)
+    return {**values, **rendered}
 
 
 def compile_body(
@@ -246,7 +308,7 @@ def compile_body(
             continue
         for at, piece in enumerate(split_tags(segment)):
             if at % 2:
-                body.add_tag(html.unescape(piece) if is_html else piece)
+                body.add_tag(without_invisible(unescape(piece) if is_html else piece))
             elif piece:
                 body.read(piece)
                 body.add(piece)
@@ -334,15 +396,6 @@ class _BodyCompiler:
 
 def _filter_name(context: EscapeContext) -> str:
     return f"escaped_{context.name.lower()}"
-
-
-def _escaped(context: EscapeContext, value: object) -> str:
-    return escape(str(value), context)
-
-
-def _split(value: object, separator: object = ",") -> list[str]:
-    parts = str(value).split(str(separator) or ",")
-    return [part.strip() for part in parts if part.strip()]
 
 
 def _whole_number(value: object) -> int:

@@ -6,12 +6,12 @@ and is trusted; the values are not.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable
 from enum import StrEnum
 
 from postroom.domain.texts import Text, _
+from postroom.mail.entities import unescape
 
 
 class EscapeContext(StrEnum):
@@ -115,7 +115,7 @@ class HtmlScanner:
         if self._url_context:
             return self._url_context
         # Once the start of a URL decides, the rest is not read, however long it is.
-        start = self._url_start + "".join(html.unescape(literal).split()).lower()
+        start = self._url_start + "".join(unescape(literal).split()).lower()
         self._url_start = start[:_SCHEME_CHARS_SHOWN] + _VALUE_MARK
         context = _context_after(start)
         if _SCHEME_IS_COMPLETE.search(start):

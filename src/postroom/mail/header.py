@@ -76,7 +76,10 @@ def mailbox(name: str, value: Mailbox) -> bytes:
     """Write a header with one name and address, such as From."""
     if value.address.needs_utf8:
         raise BadHeader(
-            _("{name} must be an ASCII address: not every server accepts others.", name=name)
+            _(
+                "{name} must be an ASCII address: not every server accepts other characters.",
+                name=name,
+            )
         )
     if not value.name:
         return structured(name, value.address.typed)
@@ -111,7 +114,7 @@ def check_header(name: str, value: str) -> None:
     if len(name) > NAME_CHARS_MAX or not _NAME.fullmatch(name):
         raise BadHeader(
             _(
-                "A header name has up to {limit} ASCII characters, without spaces or colons.",
+                "A header name must be up to {limit} ASCII characters, without spaces or colons.",
                 limit=NAME_CHARS_MAX,
             )
         )
@@ -165,7 +168,7 @@ def _phrase_and_angle(name: str, phrase: str, inner: str) -> bytes:
 
 
 def _in_words(name: str, text: str) -> list[str]:
-    """One encoded-word a line; the breaks between them are not part of the text (RFC 2047 6.2)."""
+    """One encoded-word per line; the breaks in between are not part of the text (RFC 2047 6.2)."""
     words = _encoded_words(text, WORD_LINE_MAX - len(name) - len(": "))
     return [f"{name}: {words[0]}", *(f" {word}" for word in words[1:])]
 

@@ -19,19 +19,23 @@ ATTRIBUTES_MAX = 200  # of one tag
 READ_AGAIN_MAX = 8  # times the length; real HTML has hardly a “<” within a tag
 _PIECE_CHARS = 256 * 1024
 
-_ATTRIBUTE = (
+ATTRIBUTE = (
     r"[\s/]*+[^\s/>][^\s/>=]*+"
     r"(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\s>\"'][^\s>]*+)?+)?+"
+)
+# Its name, the equals sign, and the value with its quotation marks.
+ATTRIBUTE_PARTS = re.compile(
+    r"([^\s/>=\"'][^\s/>=]*+)(?:(\s*+=\s*+)(\"[^\"]*+\"|'[^']*+'|[^\s>\"'][^\s>]*+)?+)?+"
 )
 _TAG_NAME = r"<(/?)([A-Za-z][^\s/>]*+)"
 _START = re.compile("<(/?)[A-Za-z]")
 # A tag with as many attributes as allowed, and whether it has one more.
 _CROWDED_TAG = re.compile(
-    rf"{_TAG_NAME}(?:{_ATTRIBUTE}){{0,{ATTRIBUTES_MAX}}}+({_ATTRIBUTE})?+[\s/]*+"
+    rf"{_TAG_NAME}(?:{ATTRIBUTE}){{0,{ATTRIBUTES_MAX}}}+({ATTRIBUTE})?+[\s/]*+"
 )
 # Each alternative matches wherever it begins, so nothing is read twice.
 _TAG = re.compile(
-    rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_TAG_NAME}(?:{_ATTRIBUTE})*+[\s/]*+(?:>|\Z)", re.DOTALL
+    rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_TAG_NAME}(?:{ATTRIBUTE})*+[\s/]*+(?:>|\Z)", re.DOTALL
 )
 _TAG_OPENS = re.compile("<(?:/?[A-Za-z]|!--)")
 _OPENING_CHARS = 4  # the longest match of the patterns for the start of a tag

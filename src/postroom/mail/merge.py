@@ -20,6 +20,7 @@ import msgspec
 from postroom.domain.address import CONTROL
 from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
+from postroom.mail.entities import unescape
 from postroom.mail.escape_context import EscapeContext, HtmlScanner
 
 VALUE_CHARS_MAX = 2000  # a value is a name or a sentence; longer ones are clipped
@@ -34,6 +35,7 @@ _BRACES = re.compile(r"\{{2,100}|\{\Z")  # a single one at the end: a field may 
 _WEB_URL = re.compile(r"https?://[^\s<>\"\\]+", re.IGNORECASE)
 _URL_BEGINS = re.compile(r"https?://", re.IGNORECASE)
 _NOT_IN_A_URL = re.compile(r"[\s<>]")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 _PIECE_CHARS = 4096
 
 
@@ -134,7 +136,7 @@ def parse(
     pieces = split_fields(template)
     literal = pieces[0]
     for at in range(1, len(pieces), 2):
-        inner = html.unescape(pieces[at][2:-2]) if is_html else pieces[at][2:-2]
+        inner = without_invisible(unescape(pieces[at][2:-2]) if is_html else pieces[at][2:-2])
         if field := _FIELD.fullmatch(inner):
             segments += [literal] if literal else []
             name = " ".join(field[1].split())
@@ -159,6 +161,11 @@ def parse(
             )
         literal += pieces[at + 1]
     return [*segments, literal] if literal else segments
+
+
+def without_invisible(inner: str) -> str:
+    """The text between braces without invisible characters that editors add."""
+    return _UNSEEN.sub("", inner.replace("\xa0", " "))
 
 
 def split_fields(template: str) -> list[str]:

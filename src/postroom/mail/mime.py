@@ -21,6 +21,7 @@ from postroom.domain.message import BODY_BYTES_MAX as TEMPLATE_BYTES_MAX
 from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.domain.texts import _
 from postroom.mail import control_flow, header, merge
+from postroom.mail.attachments import EncodedAttachments
 from postroom.mail.body import text_from_html
 from postroom.mail.control_flow import Region, with_regions
 from postroom.mail.escape_context import EscapeContext
@@ -69,6 +70,7 @@ class MailParts(msgspec.Struct, frozen=True, kw_only=True):
     precedence_bulk: bool = True
     auto_submitted: bool = False
     feedback_id: str | None = None
+    attachments: EncodedAttachments | None = None
 
 
 def compile_mail(parts: MailParts) -> CompiledMail:
@@ -105,6 +107,17 @@ class CompiledMail:
         self._bodies = bodies
         has_fields = any(isinstance(segment, Field) for segment in subject)
         self._fixed_subject = b"" if has_fields else _subject_line(subject, {})
+
+    @property
+    def tail(self) -> bytes:
+        """The attachments, with which every email ends; empty if there are none."""
+        return self.parts.attachments.tail if self.parts.attachments else b""
+
+    @cached_property
+    def template_bytes(self) -> int:
+        """The size of the bodies before values are filled in."""
+        segments = [part for body in self._bodies for part in body.segments]
+        return sum(len(part.encode()) for part in segments if isinstance(part, str))
 
     @property
     def text(self) -> list[Segment]:
@@ -168,19 +181,30 @@ class CompiledMail:
             [part if isinstance(part, Field) else encode_lines(part) for part in body.segments]
             for body in self._bodies
         ]
-        headers = self._fixed_subject + self._headers
-        return QuotedPrintable(_layout(headers, self._bodies, encoded, b"quoted-printable"))
+        headers = self._mixed_headers(self._fixed_subject + self._headers)
+        layout = _layout(headers, self._bodies, encoded, b"quoted-printable")
+        return QuotedPrintable(layout, self.tail)
+
+    def _mixed_headers(self, headers: bytes) -> bytes:
+        """The headers with MIME-Version; with attachments, up to those of the first part."""
+        headers += b"MIME-Version: 1.0\r\n"
+        if self.parts.attachments is None:
+            return headers
+        boundary = self.parts.attachments.boundary
+        kind = b'Content-Type: multipart/mixed;\r\n boundary="%b"\r\n' % boundary
+        return b"%b%b\r\n--%b\r\n" % (headers, kind, boundary)
 
     @cached_property
     def _eight_bit(self) -> EightBit | None:
         room = _room_for_values(self._bodies)
-        if not room:
+        if not room or self.parts.attachments:  # beside base64, 8bit saves nothing
             return None
         encoded = [
             [part.encode() if isinstance(part, str) else part for part in body.segments]
             for body in self._bodies
         ]
-        layout = _layout(self._fixed_subject + self._headers, self._bodies, encoded, b"8bit")
+        headers = self._mixed_headers(self._fixed_subject + self._headers)
+        layout = _layout(headers, self._bodies, encoded, b"8bit")
         delimiters = len(self._bodies) + 1 if len(self._bodies) > 1 else 0
         return EightBit(layout, b"\r\n--" + _boundary(self._bodies), delimiters, room)
 
@@ -321,7 +345,7 @@ def _canonical(template: str) -> str:
     if refused:
         line = line_of(template, refused.start())
         raise BadTemplate(
-            _("Line {line} has a character that no email can carry; remove it.", line=line)
+            _("Line {line} has a character that is not allowed in emails; remove it.", line=line)
         )
     if len(template.encode()) > BODY_BYTES_MAX:
         limit = BODY_BYTES_MAX >> 20
@@ -360,7 +384,7 @@ def _layout(
     encoding: bytes,
 ) -> list[bytes | Field]:
     """Lay out the email from its fixed headers on: one part alone, two as multipart/alternative."""
-    layout: list[bytes | Field] = [headers + b"MIME-Version: 1.0\r\n"]
+    layout: list[bytes | Field] = [headers]
     part_headers = [
         b"Content-Type: text/%b; charset=utf-8\r\nContent-Transfer-Encoding: %b\r\n\r\n"
         % (body.subtype.encode(), encoding)

@@ -9,8 +9,12 @@ from postroom.domain.errors import BadInput
 from postroom.domain.texts import _
 
 PREVIEW_CHARS_MAX = 200
-# Skips comments and the head, where a "<body" would be text.
-_BODY = re.compile(r"<!--.*?-->|(<body\b(?:\"[^\"]*\"|'[^']*'|[^\"'>])*>)", re.I | re.S)
+# Skips comments and the head, where a "<body" would be text. Each alternative matches wherever it
+# begins, so nothing is read twice; a body that ends within a tag is refused later.
+_BODY = re.compile(
+    r"<!--(?:.*?-->|.*)|(<body\b(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\"'>])*+(?:>|\Z))",
+    re.IGNORECASE | re.DOTALL,
+)
 _DOCTYPE_OR_HEAD = re.compile(r"\s*(?:<!doctype[^>]*>)?\s*", re.IGNORECASE)
 _HIDDEN = (
     "display:none;font-size:1px;line-height:1px;max-height:0;max-width:0;opacity:0;overflow:hidden;"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from postroom.mail import quoted_printable
 from postroom.mail.escape_context import EscapeContext
@@ -19,42 +20,46 @@ from postroom.mail.merge import Field, escape
 from postroom.mail.quoted_printable import LINE_MAX as QP_LINE_MAX
 from postroom.mail.quoted_printable import SOFT_BREAK
 
-EMAIL, UNSUBSCRIBE_URL = "email", "unsubscribe_url"  # fields that everybody has, of their own
+EMAIL, UNSUBSCRIBE_URL = "email", "unsubscribe_url"
+OWN_FIELDS = frozenset({EMAIL, UNSUBSCRIBE_URL})  # everybody has them, and nobody shares them
 VALUES_KNOWN_MAX = 4096  # remembered for a field, each short: less than 1 MB
 VALUE_KNOWN_CHARS_MAX = 40
 
 # Which values need no escaping, and where: nearly all of them, recognized in one step. None of
 # these patterns has "=", which quoted-printable and boundaries use.
 _TEXTS = frozenset({EscapeContext.TEXT, EscapeContext.HTML})
-_PLAIN: list[tuple[re.Pattern[str], frozenset[EscapeContext]]] = [
-    (re.compile(r"https?://[A-Za-z0-9.:;@/_?+~-]{1,990}"), _TEXTS | {EscapeContext.URL}),
-    (
-        re.compile(r"[A-Za-z0-9_.~-]{0,75}"),
-        _TEXTS | {EscapeContext.URL_PART, EscapeContext.MAILTO},
-    ),
-    (re.compile(r"[A-Za-z0-9_.~@-]{0,75}"), _TEXTS | {EscapeContext.MAILTO}),
-    (re.compile(r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}"), _TEXTS),
+_PLAIN: list[tuple[str, frozenset[EscapeContext]]] = [
+    (r"https?://[A-Za-z0-9.:;@/_?+~-]{1,990}", _TEXTS | {EscapeContext.URL}),
+    (r"[A-Za-z0-9_.~-]{0,75}", _TEXTS | {EscapeContext.URL_PART, EscapeContext.MAILTO}),
+    (r"[A-Za-z0-9_.~@-]{0,75}", _TEXTS | {EscapeContext.MAILTO}),
+    (r"[A-Za-z0-9 .,:;@/_()!?*+~-]{0,75}", _TEXTS),
 ]
-_NOWHERE: frozenset[EscapeContext] = frozenset()
 
 
-class SplicedMail(NamedTuple):
+def _plain_in(contexts: frozenset[EscapeContext]) -> re.Pattern[str]:
+    """What needs no escaping in any of these contexts."""
+    patterns = [pattern for pattern, where in _PLAIN if contexts <= where]
+    return re.compile("|".join(patterns) or r"(?!)")
+
+
+class SplicedMail(msgspec.Struct, frozen=True, gc=False):
     """A whole email as byte strings, to be joined when it is written."""
 
     parts: list[bytes]
-    size: int
+    size: int  # with the tail
     is_ascii: bool
+    tail: bytes = b""  # attachments, ASCII: one object in all emails of a message, never copied
 
     @classmethod
-    def of(cls, source: bytes) -> SplicedMail:
-        return cls([source], len(source), source.isascii())
+    def of(cls, source: bytes, tail: bytes = b"") -> SplicedMail:
+        return cls([source], len(source) + len(tail), source.isascii(), tail)
 
     @property
     def source(self) -> bytes:
-        return b"".join(self.parts)
+        return b"".join(self.parts) + self.tail
 
 
-class _FilledValue(NamedTuple):
+class _FilledValue(msgspec.Struct, frozen=True, gc=False):
     """A value in all its slots."""
 
     slots: list[tuple[int, bytes]]
@@ -67,47 +72,46 @@ class _FieldSlots:
     """Where one field is, in each context in which it is."""
 
     def __init__(self, field: Field, encode: _Encode) -> None:
-        self._name = field.name
         self._fallback = field.fallback
         self._encode = encode
         self._places: dict[EscapeContext, list[int]] = {}
-        self._known: dict[str | None, _FilledValue] = {}
-        self.is_own = field.name in (EMAIL, UNSUBSCRIBE_URL)  # nobody shares it
+        self._slots: list[int] = []
+        self._plain = _plain_in(frozenset())
+        self.known: dict[str | None, _FilledValue] = {}
 
     def add(self, context: EscapeContext, slot: int) -> None:
         self._places.setdefault(context, []).append(slot)
+        self._slots.append(slot)
+        self._plain = _plain_in(frozenset(self._places))
 
-    def filled(self, values: Mapping[str, str]) -> _FilledValue:
-        value = values.get(self._name)
-        filled = self._known.get(value)
-        if filled is None:
-            filled = self._fill(value if value and not value.isspace() else self._fallback)
-            if not self.is_own and (value is None or len(value) <= VALUE_KNOWN_CHARS_MAX):
-                if len(self._known) == VALUES_KNOWN_MAX:
-                    self._known.clear()
-                self._known[value] = filled
+    def fill_shared(self, value: str | None) -> _FilledValue:
+        """Fill in a value that others may have, too, and remember it."""
+        filled = self.fill(value)
+        if value is None or len(value) <= VALUE_KNOWN_CHARS_MAX:
+            if len(self.known) == VALUES_KNOWN_MAX:
+                self.known.clear()
+            self.known[value] = filled
         return filled
 
-    def _fill(self, value: str) -> _FilledValue:
-        plain_in = _NOWHERE
-        for plain, where in _PLAIN:
-            if plain.fullmatch(value):
-                plain_in = where
-                break
+    def fill(self, value: str | None) -> _FilledValue:
+        if not value or value.isspace():
+            value = self._fallback
+        if self._plain.fullmatch(value):
+            encoded, must_look = self._encode(value, True)
+            slots = [(slot, encoded) for slot in self._slots]
+            return _FilledValue(slots, len(encoded) * len(slots), True, must_look)
+        return self._fill_escaped(value)
+
+    def _fill_escaped(self, value: str) -> _FilledValue:
         slots: list[tuple[int, bytes]] = []
-        size = 0
         is_ascii = True
         must_look = False
         for context, places in self._places.items():
-            is_plain = context in plain_in
-            escaped = value if is_plain else escape(value, context)
-            encoded, may_break = self._encode(escaped, is_plain)
-            for slot in places:
-                slots.append((slot, encoded))
-                size += len(encoded)
-            is_ascii = is_ascii and (is_plain or encoded.isascii())
+            encoded, may_break = self._encode(escape(value, context), False)
+            slots += [(slot, encoded) for slot in places]
+            is_ascii = is_ascii and encoded.isascii()
             must_look = must_look or may_break
-        return _FilledValue(slots, size, is_ascii, must_look)
+        return _FilledValue(slots, sum(len(each) for _, each in slots), is_ascii, must_look)
 
 
 # From an escaped value, and whether it is plain, to its bytes, and whether the email with it must
@@ -118,7 +122,7 @@ _Encode = Callable[[str, bool], tuple[bytes, bool]]
 class Rendition:
     """Byte strings with slots for values, and for the headers of the recipient at the beginning."""
 
-    def __init__(self, layout: Iterable[bytes | Field], encode: _Encode) -> None:
+    def __init__(self, layout: Iterable[bytes | Field], encode: _Encode, tail: bytes = b"") -> None:
         pieces: list[bytes] = [b"", b""]  # the first is for the recipient's headers
         fields: dict[tuple[str, str], _FieldSlots] = {}
         for part in layout:
@@ -129,8 +133,9 @@ class Rendition:
             known.add(part.context, len(pieces))
             pieces += [b"", b""]
         self._pieces = pieces
-        self._fields = list(fields.values())
-        self._size = sum(map(len, pieces))
+        self._fields = [(name, name in OWN_FIELDS, each) for (name, _), each in fields.items()]
+        self._tail = tail
+        self._size = sum(map(len, pieces)) + len(tail)
         self._is_ascii = all(map(bytes.isascii, pieces))
         self._must_look = False
 
@@ -148,8 +153,12 @@ class Rendition:
         size = self._size + len(head)
         is_ascii = self._is_ascii and head.isascii()
         must_look = self._must_look
-        for field in self._fields:
-            filled = field.filled(own if field.is_own else values)
+        for name, is_own, field in self._fields:
+            if is_own:
+                filled = field.fill(own[name])
+            else:
+                value = values.get(name)
+                filled = field.known.get(value) or field.fill_shared(value)
             for slot, encoded in filled.slots:
                 pieces[slot] = encoded
             size += filled.size
@@ -157,7 +166,7 @@ class Rendition:
             must_look = must_look or filled.must_look
         if must_look and not self._is_sound(b"".join(pieces)):
             return None
-        return SplicedMail(pieces, size, is_ascii)
+        return SplicedMail(pieces, size, is_ascii, self._tail)
 
     def _is_sound(self, source: bytes) -> bool:
         return True
@@ -166,8 +175,8 @@ class Rendition:
 class QuotedPrintable(Rendition):
     """The rendition for every server: ASCII, with a soft line break after each value."""
 
-    def __init__(self, layout: Iterable[bytes | Field]) -> None:
-        super().__init__(layout, _encode_quoted_printable)
+    def __init__(self, layout: Iterable[bytes | Field], tail: bytes = b"") -> None:
+        super().__init__(layout, _encode_quoted_printable, tail)
 
 
 def _encode_quoted_printable(value: str, is_plain: bool) -> tuple[bytes, bool]:

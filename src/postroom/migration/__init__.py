@@ -1,1 +1,1 @@
-"""Copy everything from one storage into another, and prove that it arrived."""
+"""Copy everything from one storage into another, and verify the copy."""

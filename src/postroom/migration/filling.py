@@ -1,6 +1,7 @@
 """Fill a storage from another one, or from a backup: in order, from the last recorded position.
 
-The target has a row that says so, the mark; nothing starts there until the mark is deleted.
+A row in the target, the mark, shows that it is being filled; nothing starts there until the mark
+is deleted.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class FillingContext:
 
 @dataclass
 class TargetMark:
-    """The row in the target that says how far everything is copied."""
+    """The row in the target that records how far everything is copied."""
 
     context: FillingContext
     row: Migration

@@ -1,4 +1,4 @@
-"""Copy everything from one storage into another, and prove it.
+"""Copy everything from one storage into another, and verify the copy.
 
 Before: nothing uses either storage; the target is empty, or was partly filled by an earlier run.
 After: the target has every row, blob and work item; both were read again and are equal; the source
@@ -193,7 +193,7 @@ async def _finish(context: MigrationContext, mark: Migration) -> None:
     found = await state.find(context.source.tables)
     is_closed = found is not None and found.value.status is not MigrationStatus.OPEN
     if found is None or not is_closed or found.value.closing != mark.closing:
-        raise WrongState(f"{context.source_name} was reopened meanwhile. Run the command again.")
+        raise WrongState(f"{context.source_name} was reopened. Run the command again.")
     moved = msgspec.structs.replace(found.value, status=MigrationStatus.MOVED)
     await call_with_retries(partial(state.write, context.source.tables, moved), context.clock)
     await call_with_retries(partial(state.delete, context.target.tables, mark.run), context.clock)

@@ -66,7 +66,7 @@ async def copy_queue(
                 break
             await clock.sleep(POLL_EVERY_S)
     finally:
-        # A claim that cannot be released ends by itself.
+        # A claim that cannot be released expires.
         await _call_each(source.release, list(claimed.values()))
     return len(claimed)
 

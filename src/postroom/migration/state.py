@@ -1,8 +1,8 @@
 """The state of a migration, in each of its two storages: `service` / `migration` / `state`.
 
-In the source the row says that the storage is closed, so that nothing starts there; in the target
-it says that the storage is being filled, and how far. A storage may be used if it has no such row,
-or if the row says open.
+In the source the row marks the storage as closed, so that nothing starts there; in the target it
+marks the storage as being filled, and records how far. A storage may be used if it has no such row,
+or if the row marks it as open.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def find(tables: Tables) -> Stored[Migration] | None:
 
 
 async def write(tables: Tables, migration: Migration) -> str:
-    """Write the row, whatever it says now; return its etag."""
+    """Write the row unconditionally; return its etag."""
     return await tables.upsert(TABLE, PARTITION, _KEY, to_properties(migration))
 
 
@@ -99,7 +99,7 @@ class StorageClosed(Unavailable):
 
 
 async def why_closed(tables: Tables) -> str:
-    """Say in a sentence why this storage must not be used; empty if it is open."""
+    """A sentence why this storage must not be used; empty if it is open."""
     found = await find(tables)
     if found is None:
         return ""

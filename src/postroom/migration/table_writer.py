@@ -53,7 +53,7 @@ class TableWriter:
 
     async def copy(self, pair: Pair) -> None:
         """Make the target's row equal to the source's, unless it is."""
-        if pair.source is None:  # by itself, because in a batch a missing row would be a conflict
+        if pair.source is None:  # alone, because in a batch a missing row would be a conflict
             delete = partial(self.tables.delete, self.table, *pair.position)
             await self.pool.start(self.write(delete))
         elif not pair.is_equal:

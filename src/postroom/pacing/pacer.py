@@ -1,10 +1,10 @@
 """The pacer: when the mails of this sender may leave, under limits that all senders share.
 
-Without a limit nobody waits here. With one, a lane asks before it hands mails over, and they leave
+Without a limit nothing waits here. With one, a lane asks before it hands mails over, and they leave
 at the rate of our quota (quotas.py). Mails to a domain that would have to wait long are deferred
 before they are announced, so that they do not hold up the others.
-Dies half-way: mails that were counted and not sent are lost from the rate, never added to it. A
-deferral is a time in the ledger, so the next sender that claims the batch knows it.
+Dies half-way: mails that were counted but not sent make the rate lower, never higher. A deferral
+is a time in the ledger, so the next sender that claims the batch sees it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from postroom.domain.rate_limit import TRANSPORT, domain_of
 from postroom.pacing.quotas import Quota, Quotas
 from postroom.storage.port import Tables
 
-OVERBOOKED = 2.0  # deferred mails come back early: deferring again costs less than an idle lane
+OVERBOOKED = 2.0  # deferred mails are due early: deferring again costs less than an idle lane
 SLICE_S = 5.0  # about how long a slice may take: a pause or a departure takes effect this soon
 POLL_S = 0.05  # between polls for a domain's tokens, which are saved up for longer
 STOP_CHECK_S = 0.25  # longest wait without checking whether we should stop
@@ -52,7 +52,7 @@ class Pacer:
         self._lanes = lanes
 
     async def admit(self, lane: int, recipients: Sequence[str]) -> Admission:
-        """Decide which mails the lane may hand over now, and which have to come back later.
+        """Decide which mails the lane may hand over now, and which have to wait until later.
 
         Ask once before a slice is announced, and again before each hand-over. Nothing counts until
         `sent`; room at a limited domain is reserved for the lane until `release`.
@@ -86,7 +86,7 @@ class Pacer:
     def sent(self, lane: int, recipients: Sequence[str]) -> Callable[[], bool] | None:
         """Count mails that are about to be handed over, and the lane's connection.
 
-        Call the result before each hand-over: it says whether the mails may still go, because a
+        Call the result before each hand-over: it returns whether the mails may still go, because a
         sender that stalled may have lost its quota. None if nothing is limited.
         """
         self._quotas.connected.add(lane)
@@ -140,7 +140,7 @@ class Pacer:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether there are mails for any of the limits, or were lately."""
+        """Whether there are mails for any of the limits, or were recently."""
         now_s = self._quotas.now_s()
         return any(quota.is_in_use(now_s) for quota in self._by_name.values())
 
@@ -181,7 +181,7 @@ class Pacer:
         return [domain if domain in self._by_name else NO_LIMIT for domain in domains]
 
     def _defer(self, lane: int, names: Sequence[str], now_s: float) -> dict[int, float]:
-        """Reserve room at limited domains; mails without room get a time to come back."""
+        """Reserve room at limited domains; mails without room get a time to be tried again."""
         deferred: dict[int, float] = {}
         for name in set(names) - {NO_LIMIT}:
             quota = self._by_name.get(name)
@@ -221,7 +221,7 @@ class Pacer:
     def _ready_places(
         self, lane: int, names: Sequence[str], waiting: Sequence[int], now_s: float
     ) -> list[int]:
-        """The places that may go now; none while waiting a little makes a burst of them."""
+        """The places that may go now; none if a short wait makes a larger burst."""
         quota = self._by_name.get(TRANSPORT)
         room = self._ready(TRANSPORT, now_s)
         if quota and room < min(quota.bucket.burst, len(waiting)):

@@ -59,7 +59,7 @@ class Quota:
     return_times: ReturnTimes = field(default_factory=ReturnTimes)
 
     def is_valid(self, now_s: float) -> bool:
-        """Whether our share is certainly ours; once it is not, saved tokens are lost."""
+        """Whether the share is certainly still ours; if not, saved tokens are lost."""
         if now_s >= self.valid_until:
             self.change_share(NOTHING, now_s)
             return False
@@ -73,7 +73,7 @@ class Quota:
         )
 
     def is_in_use(self, now_s: float) -> bool:
-        """Whether there are mails for it, or were lately."""
+        """Whether there are mails for it, or were recently."""
         return any(self.reserved.values()) or now_s - self.wanted_at < WANTED_S
 
     def change_share(self, share: Share, now_s: float) -> None:
@@ -109,7 +109,7 @@ class Quotas:
         """Renew our quotas if it is time; `must_know` raises if the limits cannot be known.
 
         With `must_know` a caller waits for a renewal in progress, because no item is begun before
-        the limits are known. Without it the caller goes on with what is known.
+        the limits are known. Without it the caller continues with the limits it knows.
         """
         if must_know or not self._renewing.locked():
             async with self._renewing:
@@ -208,7 +208,7 @@ class Quotas:
         return self.now_s() >= self.by_name[name].written_at + self._lease_s / RENEWALS_A_LEASE
 
     async def _write(self, rows: Mapping[str, LimitRow]) -> bool:
-        """Slow down before the write, speed up after it; False if a row changed meanwhile."""
+        """Slow down before the write, speed up after it; False if a row has changed since."""
         started_at = self.now_s()
         for name, row in rows.items():
             quota = self.by_name[name]

@@ -1,4 +1,4 @@
-"""Any transport, its mails handed over only when the pacer admits them.
+"""Wraps any transport, and hands mails over only when the pacer admits them.
 
 A lane gives the lane below as many mails as may go now, waits for their outcomes, and asks again.
 So mails leave evenly, nothing is open at the server while a lane waits, and every outcome is known

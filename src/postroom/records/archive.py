@@ -16,6 +16,7 @@ from postroom.records.batches import partition
 from postroom.records.deliveries import TO, DeliveryRow, of_row, property_name, to_row
 from postroom.records.rows import Unreadable, all_rows, delete_partition
 from postroom.storage.port import (
+    Batch,
     Change,
     Conflict,
     Insert,
@@ -46,12 +47,18 @@ async def write(
     ends: Mapping[int, DeliveryEnd],
 ) -> None:
     """Write the outcomes in one batch, before the ledger, so that every final state is archived."""
+    await tables.batches(outcomes_of(ledger, deliveries, ends))
+
+
+def outcomes_of(
+    ledger: Ledger, deliveries: Mapping[int, Delivery], ends: Mapping[int, DeliveryEnd]
+) -> list[Batch]:
+    """The write of `write`; none if nothing ended."""
     rows: list[Change] = [
         Upsert(TO + deliveries[at].key, _row(deliveries[at], ended, ledger.revived))
         for at, ended in ends.items()
     ]
-    if rows:
-        await tables.batch(TABLE, partition(ledger.ref, ledger.batch), rows)
+    return [(TABLE, partition(ledger.ref, ledger.batch), rows)] if rows else []
 
 
 async def write_settled(
@@ -60,7 +67,7 @@ async def write_settled(
     deliveries: Mapping[int, Delivery],
     ends: Mapping[int, DeliveryEnd],
 ) -> None:
-    """Like `write`, but raise Conflict if an outcome of this round has been written meanwhile.
+    """Like `write`, but raise Conflict if an outcome of this round has been written since.
 
     Two senders may settle the same batch from different information; the first one wins.
     """

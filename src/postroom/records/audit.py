@@ -1,10 +1,10 @@
 """The audit log as rows: `audit` / `log` / <time, newest first>-<order><chance>.
 
 Append-only: an entry is inserted before its action begins, and written once more to record how it
-ended. Nothing else changes it, and only its age deletes it.
-Dies half-way: an action that was not recorded was not begun, because an entry that cannot be
-written stops its action. An action that died is in the log as started, without an end; a person
-checks whether it was done.
+ended. Nothing else changes it, and it is deleted only by age.
+Dies half-way: an action that was not recorded was not begun, because if its entry cannot be
+written, the action is not started. An action that died is in the log as started, without an end; a
+person has to check whether it was done.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def begin(tables: Tables, entry: AuditEntry) -> BegunEntry:
 
 
 async def end(tables: Tables, begun: BegunEntry, outcome: AuditOutcome) -> None:
-    """Record how it ended; if that fails, the entry says that its end is not known."""
+    """Record how it ended; if that fails, the entry stays without an end."""
     ended = to_properties(msgspec.structs.replace(begun.entry, outcome=outcome))
     try:
         await tables.replace(TABLE, _PARTITION, begun.key, ended, begun.etag)
@@ -78,7 +78,7 @@ async def page(
     after: str | None = None,
     within_s: float = FOUND_WITHIN_S,
 ) -> AuditPage:
-    """Entries that match, newest first; a page may be short because its time was over."""
+    """Entries that match, newest first; a page may be short because time ran out."""
     start = sortable_newest_first(wanted.before) + "~" if wanted.before else ""
     stop = sortable_newest_first(wanted.since) + "~" if wanted.since else ""
     found = await search_partition(

@@ -1,4 +1,4 @@
-"""How the scheduled backups go, as one row: service / backup / scheduled."""
+"""The state of the scheduled backups, as one row: service / backup / scheduled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def find(tables: Tables) -> BackupRecord | None:
 
 
 async def write(tables: Tables, record: BackupRecord) -> None:
-    """Write the record, whatever it says now: only the scheduler that leads makes backups."""
+    """Write the record unconditionally: only the leading scheduler makes backups."""
     await tables.upsert(_TABLE, _PARTITION, _KEY, to_properties(record))
 
 

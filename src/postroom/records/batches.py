@@ -1,11 +1,11 @@
 """Batches as rows.
 
-    message / b<hh>-<ref>-<batch> / batch          header: fixes who is in the batch, for good; says
-                                                   once what its deliveries have in common
+    message / b<hh>-<ref>-<batch> / batch          header: fixes who is in the batch, and has what
+                                                   its deliveries have in common
     message / b<hh>-<ref>-<batch> / to:<key>       a delivery: never changed, deleted when final
     message / l<hh>-<ref>-<group> / ledger<batch>  the state of each delivery of a batch
 
-<hh> spreads partitions over storage servers. A hundred ledgers share a partition of their own, so
+<hh> spreads partitions over storage servers. A hundred ledgers share a separate partition, so
 that the books of a million recipients are read in a hundred calls. Headers and ledgers stay until
 the message expires, so that the number of a batch is never used twice.
 Batches are written in the order of address keys, so that a few headers lead to any address.
@@ -83,7 +83,7 @@ def header_of(message: Message, *, size: int, first: str, last: str) -> Header:
 
 
 class QueuedRecipient(Protocol):
-    """Somebody who is given a delivery; the position is that in the batch."""
+    """Somebody who gets a delivery, with the position in the batch."""
 
     @property
     def key(self) -> str: ...
@@ -113,8 +113,8 @@ async def write_batches(
             Insert(TO + one.key, DeliveryRow(at, one.address, one.guid, one.attributes))
             for at, one in enumerate(people)
         ]
-        rows.append((partition(message.ref, message.batches + number), inserts))
-    await tables.batches(LIVE, rows)
+        rows.append((LIVE, partition(message.ref, message.batches + number), inserts))
+    await tables.batches(rows)
     return headers
 
 
@@ -241,18 +241,24 @@ async def restore_deliveries(
 
 
 async def delete_deliveries(tables: Tables, ref: str, batch: int, rows: BatchRows) -> None:
-    """Delete the deliveries in one write, unless they were deleted or restored meanwhile.
+    """Delete the deliveries in one write, unless they have been deleted or restored since.
 
     The header stays as long as the message, so that the number of a batch is never used again.
     """
-    if rows.header and rows.deliveries:
-        keys = tuple(TO + one.key for one in rows.deliveries.values())
-        changes: list[Change] = [
-            DeleteRange(TO, _AFTER_TO, keys),  # all rows but the header, whose etag guards them
-            Replace(_HEADER, to_properties(rows.header), rows.etag),
-        ]
-        with contextlib.suppress(Conflict):
-            await tables.batch(LIVE, partition(ref, batch), changes)
+    with contextlib.suppress(Conflict):
+        await tables.batches(deletion_of(ref, batch, rows))
+
+
+def deletion_of(ref: str, batch: int, rows: BatchRows) -> list[Batch]:
+    """The write of `delete_deliveries`; none if there is nothing to delete."""
+    if rows.header is None or not rows.deliveries:
+        return []
+    keys = tuple(TO + one.key for one in rows.deliveries.values())
+    changes: list[Change] = [
+        DeleteRange(TO, _AFTER_TO, keys),  # all rows but the header, whose etag guards them
+        Replace(_HEADER, to_properties(rows.header), rows.etag),
+    ]
+    return [(LIVE, partition(ref, batch), changes)]
 
 
 async def delete_batch(tables: Tables, ref: str, batch: int) -> None:
@@ -279,8 +285,13 @@ async def find_ledger(tables: Tables, ref: str, batch: int) -> Stored[Ledger] | 
 
 async def replace_ledger(tables: Tables, ledger: Ledger, etag: str) -> str:
     """The new etag; Conflict if another sender changed the ledger."""
-    keys = _ledger_keys(ledger.ref, ledger.batch)
-    return await tables.replace(LIVE, *keys, to_properties(ledger), etag)
+    return (await tables.batch(*replacement_of(ledger, etag)))[0]
+
+
+def replacement_of(ledger: Ledger, etag: str) -> Batch:
+    """The write of `replace_ledger`."""
+    where, key = _ledger_keys(ledger.ref, ledger.batch)
+    return LIVE, where, [Replace(key, to_properties(ledger), etag)]
 
 
 async def load_group(tables: Tables, ref: str, group: int) -> list[Stored[Ledger]]:

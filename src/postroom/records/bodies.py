@@ -3,6 +3,7 @@
     <ref>.htm            <ref>.txt              as first written
     <ref>-<edition>.htm  <ref>-<edition>.txt    after an edit
     <ref>.md  .mjml  .json  .source             what the HTML was made from, by the message's kind
+    <ref>-import.report                         what happened to an imported page
 
 An edit writes new blobs beside the old ones, and the message's row names the current edition, so
 an edit that dies half-way or comes too late changes nothing.
@@ -15,7 +16,9 @@ import msgspec
 from postroom.domain.errors import NotFound
 from postroom.domain.message import BodyKind, Message
 from postroom.domain.texts import _
-from postroom.storage.port import Blobs
+from postroom.records import media
+from postroom.storage.port import Blobs, Storage
+from postroom.writing.html_import import ImportReport
 from postroom.writing.sources import BodySource
 
 HTML, TEXT = "htm", "txt"
@@ -28,21 +31,26 @@ SOURCES = {
 
 
 class MessageBodies(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message says: the parts that are sent, and what the HTML was made from."""
+    """The content of a message: the parts that are sent, and the source of the HTML."""
 
     html: str | None = None
     text: str | None = None
     source: BodySource | None = None
 
 
-async def put(blobs: Blobs, message: Message, content: MessageBodies) -> None:
-    """Write the bodies that there are; the message's kind is that of the source."""
+async def put(storage: Storage, message: Message, content: MessageBodies) -> None:
+    """Write the existing bodies; the message's kind is that of the source.
+
+    The use of their pictures is noted first (media.py).
+    """
     source = content.source
+    texts = [content.html, content.text, source.text if source else None]
+    await media.note_message(storage.tables, message.ref, texts)
     parts = [(HTML, content.html), (TEXT, content.text)]
     parts += [(SOURCES[source.kind], source.text)] if source else []
     for ending, body in parts:
         if body is not None:
-            await blobs.put(_name(message, ending), body.encode())
+            await storage.blobs.put(_name(message, ending), body.encode())
 
 
 async def load(blobs: Blobs, message: Message) -> tuple[str | None, str | None]:
@@ -61,6 +69,16 @@ async def load_source(blobs: Blobs, message: Message) -> BodySource | None:
 async def load_all(blobs: Blobs, message: Message) -> MessageBodies:
     html, text = await load(blobs, message)
     return MessageBodies(html=html, text=text, source=await load_source(blobs, message))
+
+
+async def put_report(blobs: Blobs, ref: str, report: ImportReport) -> None:
+    """Keep what happened when the message was imported; it is deleted with the message."""
+    await blobs.put(f"{ref}-import.report", msgspec.json.encode(report))
+
+
+async def load_report(blobs: Blobs, ref: str) -> ImportReport:
+    content = await blobs.get(f"{ref}-import.report")
+    return msgspec.json.decode(content or b"{}", type=ImportReport)
 
 
 async def delete(blobs: Blobs, message: Message) -> None:

@@ -5,7 +5,7 @@ consent:<address key>:<falling time>-<nonce>    one event; never changed, delete
 The latest comes first, so that showing a long history costs no more than a page. An event is
 written in the batch of the change it records, so that neither exists without the other. Sending
 never reads these rows. An import writes none, to save a row for each of a million people; the
-subscriber's own row has its source.
+subscriber's own row has the source of the import.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _NONCE_BYTES = 8  # an import writes thousands of deltas with one time
 class ListCounts(msgspec.Struct, frozen=True):
     verified: int = 0
     unverified: int = 0
-    gone: int = 0
+    inactive: int = 0
 
     @property
     def people(self) -> int:
@@ -75,32 +75,32 @@ def changes(
     people: Iterable[tuple[Subscriber | None, Subscriber | None]], at: datetime
 ) -> list[Change]:
     """Return one delta for the changes of people, before and after; empty if no count changes."""
-    verified = unverified = gone = joined = left = 0
+    verified = unverified = inactive = joined = left = 0
     for before, after in people:
         was = _counts_of(before)
         is_ = _counts_of(after)
         verified += is_.verified - was.verified
         unverified += is_.unverified - was.unverified
-        gone += is_.gone - was.gone
+        inactive += is_.inactive - was.inactive
         joined += is_.verified > was.verified
         left += is_.verified < was.verified
-    delta = Delta(verified, unverified, gone, joined=joined, left=left)
+    delta = Delta(verified, unverified, inactive, joined=joined, left=left)
     return [_delta_row(delta, at)] if delta != Delta() else []
 
 
 def newcomers(people: Sequence[Subscriber], at: datetime) -> Change:
     """Return the delta of people who are added in one batch, subscribed or inactive."""
-    gone = sum(one.gone is not None for one in people)
+    inactive = sum(one.inactive_reason is not None for one in people)
     verified = sum(one.verified for one in people)
-    unverified = len(people) - verified - gone
-    return _delta_row(Delta(verified, unverified, gone, joined=verified), at)
+    unverified = len(people) - verified - inactive
+    return _delta_row(Delta(verified, unverified, inactive, joined=verified), at)
 
 
 def _counts_of(one: Subscriber | None) -> ListCounts:
     if one is None:
         return NOBODY
-    if one.gone:
-        return ListCounts(gone=1)
+    if one.inactive_reason:
+        return ListCounts(inactive=1)
     return ListCounts(verified=1) if one.verified else ListCounts(unverified=1)
 
 
@@ -110,7 +110,7 @@ def _delta_row(delta: Delta, at: datetime) -> Insert:
 
 
 async def read(tables: Tables, list_name: str) -> ListCounts:
-    """Read the current counts, a little late while over 1000 deltas are not folded."""
+    """Read the current counts; they lag while over 1000 deltas are not folded."""
     found = await _read_count(tables, list_name)
     for _try in range(_READS_MAX):
         rows, _ = await first_rows(tables, TABLE, _deltas_of(list_name), limit=DELTAS_READ_MAX)
@@ -226,9 +226,9 @@ def _deltas_of(list_name: str) -> KeysWithin:
 
 
 def _sum(counts: ListCounts, deltas: Iterable[Delta]) -> ListCounts:
-    verified, unverified, gone = counts.verified, counts.unverified, counts.gone
+    verified, unverified, inactive = counts.verified, counts.unverified, counts.inactive
     for delta in deltas:
         verified += delta.verified
         unverified += delta.unverified
-        gone += delta.gone
-    return ListCounts(verified, unverified, gone)
+        inactive += delta.inactive
+    return ListCounts(verified, unverified, inactive)

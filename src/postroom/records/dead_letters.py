@@ -62,7 +62,7 @@ async def clear(queues: Queues) -> int:
 
 
 async def put_back(queues: Queues) -> tuple[int, int]:
-    """Put valid items back on their queues; return how many were, and how many stay."""
+    """Put valid items back on their queues; return how many, and how many remain."""
     back = 0
     staying: dict[str, Claim] = {}  # by item, so that one that is claimed twice is counted once
     while claims := await queues.claim(DEAD_LETTER_QUEUE, limit=CLAIM_ITEMS_MAX, lease_s=CLAIM_S):
@@ -104,5 +104,5 @@ async def expire(queues: Queues, now: datetime, *, keep_days: int) -> int:
 
 
 def buried_item(claim: Claim) -> BuriedItem:
-    """What a claim is about; when an item was put that Postroom did not write, it does not say."""
+    """The dead letter of a claim; a claim does not show when a foreign item was put."""
     return BuriedItem(claim.item, parse_dead_letter(claim.body, datetime.fromtimestamp(0, UTC)))

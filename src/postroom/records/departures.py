@@ -1,4 +1,4 @@
-"""Departures since a message was queued, and whether its list still exists; one query a slice."""
+"""Departures since a message was queued, and whether its list exists; one query per slice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.storage.port import Tables
 # Departures are a log (subscribers.py): no row has a much earlier time than the rows before it or
 # the start of a message. So the first query begins shortly before the message, and later ones
 # shortly before the newest row seen, or before now if that row is ahead of our clock. Reading a row
-# twice is harmless: every subscription has a GUID of its own.
+# twice is harmless: every subscription has its own GUID.
 FIRST_SKEW = timedelta(hours=1)
 SKEW = subscribers.LOG_SKEW
 LISTS_WATCHED_MAX = 100  # in memory; the departures of other lists are read again

@@ -52,4 +52,4 @@ async def unverified_page(
     keys = KeysWithin(list_name, _EMAIL, _EMAIL + _END)
     page = await tables.scan(TABLE, keys, where={"Verified": False}, limit=limit, after=after)
     found = [stored(row, Subscriber) for row in page.rows]
-    return [each for each in found if not each.value.gone], page.next
+    return [each for each in found if not each.value.inactive_reason], page.next

@@ -1,7 +1,7 @@
 """Deletes the rows that a list has about one person: the subscriber and the consent record.
 
 Rows of messages that were sent to them expire with those messages. The suppression entry, which has
-only a hash of the address, must be stored before: senders skip the person because of it.
+only a hash of the address, must be stored first, because it makes senders skip the person.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EMAIL, _GUID = "email:", "guid:"
 
 
 async def erase_from_list(tables: Tables, list_name: str, key: str, now: datetime) -> bool:
-    """Delete everything a list has about an address; whether there was a subscriber."""
+    """Delete everything a list has about an address; return whether there was a subscriber."""
 
     async def erase() -> bool:
         found = await subscribers.find(tables, list_name, key)

@@ -1,14 +1,14 @@
 """Feedback as rows.
 
-    feedback / in:<shard> / <hash of the event id>     an event that nobody has dealt with yet
-    feedback / m-<ref> / summary                       what came back for a message, added up
-    feedback / m-<ref> / batch:<batch>                 who of a batch is counted already, by kind
+    feedback / in:<shard> / <hash of the event id>     an event that has not been processed yet
+    feedback / m-<ref> / summary                       the feedback for a message, added up
+    feedback / m-<ref> / batch:<batch>                 who in a batch has been counted, by kind
     feedback / m-<ref> / to:<batch>:<position>:<kind>  a bounce or complaint, with the evidence
     feedback / soft / <address key>                    temporary bounces of an address
 
-An event is a row before its reporter gets an answer, and stays one until all it means is done.
-Whoever is counted has a bit in the row of the batch, written together with the summary: an event
-that comes twice, or is dealt with twice, counts once.
+An event is stored before its reporter gets an answer, and deleted when it has been fully processed.
+A recipient who has been counted has a bit in the row of the batch, written together with the
+summary, so an event that arrives twice, or is processed twice, counts once.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ _COUNTS_BY_DOMAIN = frozenset(
 
 
 def shard_of(event: FeedbackEvent) -> str:
-    """Events of one batch are in one shard, so that they are dealt with together."""
+    """Events of one batch are in one shard, so that they are processed together."""
     name = event.delivery[:16] or event.id
     return SHARDS[zlib.crc32(name.encode()) % len(SHARDS)]
 
 
 async def take_in(storage: Storage, events: Sequence[FeedbackEvent]) -> None:
-    """Store each event, then put items for those who deal with them. Harmless if repeated."""
+    """Store each event, then put items to have them processed. Harmless if repeated."""
     shards: dict[str, dict[str, Change]] = {}
     for event in events:
         name = hashlib.sha256(f"{event.source}:{event.id}".encode()).hexdigest()[:32]
@@ -110,7 +110,7 @@ def event_of(row: Row) -> FeedbackEvent:
 
 
 async def forget_pending(tables: Tables, shard: str, rows: Sequence[Row]) -> None:
-    """Delete events that are dealt with; somebody else may have deleted some."""
+    """Delete processed events; somebody else may have deleted some."""
     for start in range(0, len(rows), BATCH_CHANGES_MAX):
         some = rows[start : start + BATCH_CHANGES_MAX]
         try:
@@ -129,11 +129,11 @@ async def shards_with_events(tables: Tables) -> list[str]:
     return found
 
 
-# --- What came back for a message --------------------------------------------------------------
+# --- The feedback for a message ----------------------------------------------------------------
 
 
 class FeedbackSummary(msgspec.Struct, frozen=True):
-    """What came back for a message: recipients by kind, by class, and by domain."""
+    """The feedback for a message: recipients by kind, by class, and by domain."""
 
     kinds: dict[str, int] = {}
     classes: dict[str, int] = {}  # of bounces
@@ -176,7 +176,7 @@ class FeedbackSummary(msgspec.Struct, frozen=True):
 
 
 class ReasonCount(msgspec.Struct, frozen=True):
-    """How many recipients bounced for one reason, and what a server said about one of them."""
+    """How many recipients bounced for one reason, with a server's response as an example."""
 
     bounce_class: BounceClass
     reason: BounceReason
@@ -185,7 +185,7 @@ class ReasonCount(msgspec.Struct, frozen=True):
 
 
 class DomainCount(msgspec.Struct, frozen=True):
-    """What came back from one domain. A recipient may be delivered first and complain later."""
+    """The feedback from one domain. A recipient may be delivered first and complain later."""
 
     domain: str  # OTHER_DOMAINS for all that the summary does not name
     delivered: int = 0
@@ -209,7 +209,7 @@ class DomainCount(msgspec.Struct, frozen=True):
 
 
 def feedback_data(message: Message, summary: FeedbackSummary) -> dict[str, Any]:
-    """What came back for a message as JSON, the same on the command line and in the API."""
+    """The feedback for a message as JSON, the same on the command line and in the API."""
     cause = message.self_pause
     return {
         "ref": message.ref,
@@ -232,7 +232,7 @@ def feedback_data(message: Message, summary: FeedbackSummary) -> dict[str, Any]:
 
 
 class CountedRecipients(msgspec.Struct, frozen=True):
-    """Who of a batch is counted: by kind a bit for each position, in hexadecimal."""
+    """Who in a batch has been counted: for each kind a bit per position, in hexadecimal."""
 
     bits: dict[str, str] = {}
 
@@ -339,7 +339,7 @@ async def bounces_of(
 async def bounces_of_delivery(
     tables: Tables, ref: str, batch: int, position: int
 ) -> list[BounceRecord]:
-    """What came back for one recipient."""
+    """The feedback for one recipient."""
     key = f"{_TO}{batch:07d}:{position:02d}:"
     rows, _more = await first_rows(
         tables, TABLE, KeysWithin(_partition(ref), key, key + _END), limit=len(FeedbackKind)
@@ -448,7 +448,7 @@ async def find_soft_bounces(tables: Tables, key: str) -> Stored[SoftBounces] | N
 async def write_soft_bounces(
     tables: Tables, key: str, bounces: SoftBounces, known: Stored[SoftBounces] | None
 ) -> None:
-    """Conflict if they changed meanwhile."""
+    """Conflict if they have changed since."""
     properties = to_properties(bounces)
     if known:
         await tables.replace(TABLE, _SOFT, key, properties, known.etag)
@@ -463,6 +463,6 @@ async def clear_soft_bounces(tables: Tables, key: str) -> None:
 async def soft_bounces_between(
     tables: Tables, first: str, last: str
 ) -> AsyncIterator[tuple[str, Stored[SoftBounces]]]:
-    """Addresses with temporary bounces in a range of keys, which is short: that of a batch."""
+    """Addresses with temporary bounces in a short range of keys, such as that of a batch."""
     async for row in all_rows(tables, TABLE, KeysWithin(_SOFT, first, last + _END)):
         yield row.key, stored(row, SoftBounces)

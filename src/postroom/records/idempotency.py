@@ -102,7 +102,7 @@ async def begin(
 async def _write(
     tables: Tables, key_id: str, hashed: str, note: CallNote, etag: str | None
 ) -> CallBegun | CallInProgress:
-    """Write the entry by age first: a note that the sweep cannot find would stay for good."""
+    """Write the entry by age first: a note that the sweep cannot find would never be deleted."""
     key = f"{sortable(note.begun_at)}:{key_id}:{hashed}"
     await tables.upsert(_TABLE, _BY_TIME, key, FORMAT_ONLY)
     properties = to_properties(note)

@@ -1,8 +1,8 @@
 """Running instances as rows: `service` / `instance` / `<host>.<process id>`.
 
-`serve` writes the rows of all its processes together; a role that runs alone writes its own. Nobody
-relies on them: they are for people. Dies half-way: a row that is not written again stops counting
-after `lasts_s`, and the sweep deletes it later.
+`serve` writes the rows of all its processes together; a role that runs alone writes its own. They
+are only shown to people; nothing relies on them. Dies half-way: a row that is no longer written
+stops counting after `lasts_s`, and the sweep deletes it later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def running(tables: Tables, now: datetime) -> list[RunningInstance]:
 
 
 async def forget_ended(tables: Tables, now: datetime) -> None:
-    """Delete rows that nobody has written for long."""
+    """Delete rows that have not been written for a long time."""
     keys = KeysWithin(_PARTITION)
     async for instance, row in readable_rows(tables, _TABLE, keys, RunningInstance):
         if instance.seen_at + FORGOTTEN_AFTER < now:

@@ -56,8 +56,8 @@ async def _enter(tables: Tables, name: str) -> None:
     if (other := _name_in(entry)) != name:
         raise AlreadyThere(
             _(
-                "There is already a list {other}, which differs from {name} only in capitals. "
-                "Choose another name.",
+                "There is already a list {other}, which differs from {name} only in case. Choose "
+                "another name.",
                 other=other,
                 name=name,
             )
@@ -95,7 +95,7 @@ async def read_with_etag(tables: Tables, name: str) -> Stored[MailingList]:
 
 
 async def replace(tables: Tables, mailing_list: MailingList, etag: str) -> str:
-    """Replace the list; the new etag. Conflict if it was changed or deleted meanwhile."""
+    """Replace the list; the new etag. Conflict if it has been changed or deleted since."""
     return await tables.replace(TABLE, mailing_list.name, KEY, to_properties(mailing_list), etag)
 
 
@@ -135,7 +135,7 @@ async def every_name(tables: Tables) -> AsyncIterator[str]:
 async def start_deleting(tables: Tables, name: str) -> None:
     """Delete the list's row, so that nobody joins or is mailed; the sweep deletes the rest.
 
-    Conflict if the list was deleted meanwhile, and perhaps another one created.
+    Conflict if the list has been deleted since, and perhaps another one created.
     """
     entry = await _entry(tables, name)
     if entry is None:

@@ -57,7 +57,7 @@ async def reserve(tables: Tables, message: Message) -> Stored[Message]:
         if await tables.get(ARCHIVE, _partition(candidate.ref), _KEY):
             continue  # a clock was set back: the batches of the two would mix
         # The entry comes first: it is skipped without a message, but a message needs one.
-        await tables.upsert(LIVE, DIRECTORY, _backwards(candidate.ref), FORMAT_ONLY)
+        await tables.upsert(LIVE, DIRECTORY, backwards(candidate.ref), FORMAT_ONLY)
         try:
             return Stored(candidate, await insert_live(tables, candidate))
         except Conflict:
@@ -72,7 +72,7 @@ async def reserve_as(tables: Tables, message: Message) -> Stored[Message]:
     """
     found = await find_with_etag(tables, message.ref)
     if found is None:
-        await tables.upsert(LIVE, DIRECTORY, _backwards(message.ref), FORMAT_ONLY)
+        await tables.upsert(LIVE, DIRECTORY, backwards(message.ref), FORMAT_ONLY)
         return Stored(message, await insert_live(tables, message))
     if found.value.origin != message.origin:
         raise Conflict(f"the ref {message.ref} is taken")
@@ -83,9 +83,9 @@ async def newest(
     tables: Tables, *, limit: int, after: str | None = None
 ) -> tuple[list[Message], str | None]:
     """Return a page of all messages, the newest first, and the last ref if there are more."""
-    start = f"{_backwards(after)} " if after else ""  # a space sorts before every digit
+    start = f"{backwards(after)} " if after else ""  # a space sorts before every digit
     rows, has_more = await first_rows(tables, LIVE, KeysWithin(DIRECTORY, start), limit=limit)
-    refs = [_backwards(row.key) for row in rows]
+    refs = [backwards(row.key) for row in rows]
     found = [await _find_readable(tables, ref) for ref in refs]
     return [message for message in found if message], refs[-1] if has_more else None
 
@@ -99,12 +99,12 @@ async def _find_readable(tables: Tables, ref: str) -> Message | None:
 
 async def every_message(tables: Tables) -> AsyncIterator[Message]:
     async for row in all_rows(tables, LIVE, KeysWithin(DIRECTORY)):
-        if message := await _find_readable(tables, _backwards(row.key)):
+        if message := await _find_readable(tables, backwards(row.key)):
             yield message
 
 
 async def leave_directory(tables: Tables, ref: str) -> None:
-    await tables.delete(LIVE, DIRECTORY, _backwards(ref))
+    await tables.delete(LIVE, DIRECTORY, backwards(ref))
 
 
 async def find(tables: Tables, ref: str) -> Message | None:
@@ -152,7 +152,7 @@ async def read_with_etag(tables: Tables, ref: str) -> Stored[Message]:
 
 
 async def replace(tables: Tables, message: Message, etag: str) -> str:
-    """Replace the message; the new etag. Conflict if it changed meanwhile."""
+    """Replace the message; the new etag. Conflict if it has changed since."""
     return await tables.replace(LIVE, _partition(message.ref), _KEY, to_properties(message), etag)
 
 
@@ -208,7 +208,7 @@ async def has_due(tables: Tables, message: Message) -> bool:
 
 
 async def note_due(tables: Tables, entry: DueEntry) -> None:
-    """Mark it as due. Conflict if it was written again meanwhile."""
+    """Mark it as due. Conflict if it has been written again since."""
     due = to_properties(msgspec.structs.replace(entry, is_due=True))
     await tables.replace(LIVE, _date(entry.due_at), _KEY + entry.ref, due, entry.etag)
 
@@ -289,7 +289,7 @@ async def first_live(tables: Tables, *, limit: int) -> tuple[list[Message], bool
 
 
 async def replace_archived(tables: Tables, message: Message, etag: str) -> str:
-    """Replace the archived row; the new etag. Conflict if it was revived or expires meanwhile."""
+    """Replace the archived row; the new etag. Conflict if it has been revived or is expiring."""
     where = _partition(message.ref)
     return await tables.replace(ARCHIVE, where, _KEY, to_properties(message), etag)
 
@@ -299,7 +299,7 @@ def date_of(message: Message) -> str:
     return _date(message.due_at or message.created_at)
 
 
-def _backwards(ref: str) -> str:
+def backwards(ref: str) -> str:
     """Return a number that falls as refs grow, or the ref of such a number."""
     return f"{10**18 - int(ref):018d}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom.domain.texts import _
 from postroom.storage.port import StorageNames
 
-MAIL_QUEUE = "azuremailqueue"  # one item a batch of deliveries
+MAIL_QUEUE = "azuremailqueue"  # one item per batch of deliveries
 SINGLE_MAIL_QUEUE = "azuremailsubscribequeue"  # confirmations and test mails
 IMPORT_QUEUE = "azuremailimportqueue"
 FEEDBACK_QUEUE = "azuremailfeedbackqueue"  # one item for some events that wait
@@ -29,7 +29,7 @@ TABLE_TEXTS = {
     "outbox": _("emails of test mode"),
     "feedback": _("bounces, complaints and other reports"),
     "suppression": _("addresses that get no email"),
-    "trace": _("what every role did and met"),
+    "trace": _("what every role did and what went wrong"),
     "audit": _("who changed what"),
 }
 QUEUE_TEXTS = {

@@ -1,5 +1,7 @@
 """Emails in the test mailbox: rows, the newest first, and the source of each as a blob.
 
+Emails with the same attachments share a blob with them, which is the end of their source.
+
 The transport (transport/outbox.py) writes both; here they are read and deleted.
 """
 
@@ -16,6 +18,7 @@ from postroom.records.rows import first_rows, from_properties
 from postroom.storage.port import KeysWithin, Row, Storage, Tables
 
 TABLE, PARTITION = "outbox", "mails"
+ATTACHMENTS = "outbox/attachments-"  # each blob of them is the end of one or more emails
 _KEY = re.compile(r"[0-9]{13}-[0-9a-f]{16}")
 
 
@@ -25,6 +28,7 @@ class StoredMail(msgspec.Struct, frozen=True):
     recipient: str
     bytes: int
     at: datetime
+    attachments: str = ""  # the blob with the end of the email, if it has attachments
 
 
 async def newest(
@@ -42,7 +46,14 @@ async def read(storage: Storage, key: str) -> tuple[StoredMail, bytes]:
     source = await storage.blobs.get(_blob(key)) if row else None
     if row is None or source is None:
         raise NotFound(_("There is no such email in the test mailbox."))
-    return _of_row(row), source
+    mail = _of_row(row)
+    attached = await storage.blobs.get(mail.attachments) if mail.attachments else None
+    return mail, source + (attached or b"")
+
+
+async def read_beginning(storage: Storage, key: str) -> bytes:
+    """The email without its attachments."""
+    return await storage.blobs.get(_blob(_checked(key))) or b""
 
 
 async def count(tables: Tables, *, most: int) -> int:
@@ -61,6 +72,10 @@ async def delete_newest(storage: Storage, *, limit: int) -> int:
     for row in rows:
         await storage.tables.delete(TABLE, PARTITION, row.key)
         await storage.blobs.delete(_blob(row.key))
+    if len(rows) < limit:  # no email is left that could name them
+        names, _next = await storage.blobs.list(ATTACHMENTS)
+        for name in names:
+            await storage.blobs.delete(name)
     return len(rows)
 
 

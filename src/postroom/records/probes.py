@@ -1,4 +1,4 @@
-"""Checks that the storage answers; they change nothing that lasts."""
+"""Checks that the storage answers; they leave nothing behind."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Only a claim can delete an item, and engines claim the next items, not a chosen one. So the items
 before it are claimed with it and released at once. For them this counts as one more claim, and
-they come back after those that were not touched; so this is for people, not for roles.
+they move behind items that were not touched; so this is for people, not for roles.
 
 Dies half-way: what was claimed reappears after CLAIM_S. A move puts the item on its new queue
 before it is deleted from the old one, so it may be on both, but never on neither.

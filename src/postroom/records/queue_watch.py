@@ -1,14 +1,14 @@
 """Watches what waits in a queue and for how long, for the number of senders.
 
-How long is measured here: the time for which the same item has been the first one that could be
-claimed. When it was put says nothing, because an item may have been deferred for hours. In a queue
-that moves this is short, however long the queue is; then the measured rate counts.
+The waiting time is how long the same item has been the first one that could be claimed. The time an
+item was put does not help, because it may have been deferred for hours. In a queue that moves, the
+waiting time is short however long the queue is; the measured rate then decides.
 """
 
 from __future__ import annotations
 
 from postroom.clock import Clock
-from postroom.domain.scaling import QueueLook
+from postroom.domain.scaling import QueueSnapshot
 from postroom.storage.port import CLAIM_ITEMS_MAX, Queues
 
 
@@ -20,8 +20,8 @@ class QueueWatch:
         self._first = ""
         self._since_s = 0.0
 
-    async def look(self) -> QueueLook:
-        """One call, or two while the queue is long."""
+    async def snapshot(self) -> QueueSnapshot:
+        """What waits now: one storage call, or two while the queue is long."""
         items = await self._queues.peek(self._queue, limit=CLAIM_ITEMS_MAX)
         now_s = self._clock.monotonic()
         first = items[0].body if items else ""
@@ -31,4 +31,4 @@ class QueueWatch:
         waiting = len(items)
         if waiting == CLAIM_ITEMS_MAX:
             waiting = max(waiting, await self._queues.length(self._queue))
-        return QueueLook(waiting, now_s - self._since_s if first else 0.0)
+        return QueueSnapshot(waiting, now_s - self._since_s if first else 0.0)

@@ -1,6 +1,6 @@
 """The outcome of a message for each of its recipients.
 
-The ledger of a batch has the state; the archive or the delivery row says who and why.
+The ledger of a batch has the state; the archive or the delivery row has the person and the reason.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ async def retry_on_conflict(
 ) -> T:
     """Repeat `change` while it raises Conflict (or `also`); at last raise `at_last`.
 
-    `change` reads the row itself, so that every try decides by what is stored at that time.
+    `change` reads the row itself, so that every try works on what is stored at that time.
     """
     for _try in range(tries):
         try:

@@ -57,16 +57,12 @@ _OWN = {  # fields whose own name would be unclear as a property
     "words": "Details",
 }
 _OF_ONE_KIND = {
-    "ListCounts.gone": "Inactive",
-    "Delta.gone": "Inactive",
     "MailingList.name": "ListName",
     "Migration.key": "Key",
     "Migration.status": "Standing",
     "StoredMail.key": "Key",
     "StoredMail.recipient": "EnvelopeRecipient",
     "StoredMail.sender": "EnvelopeSender",
-    "Subscriber.gone": "InactiveReason",
-    "Subscriber.gone_before": "InactiveReasonBefore",
     "User.password": "PasswordHash",
 }
 
@@ -195,7 +191,12 @@ async def first_rows(
 
 
 async def all_rows(
-    tables: Tables, table: str, keys: Keys, *, where: Properties | None = None
+    tables: Tables,
+    table: str,
+    keys: Keys,
+    *,
+    where: Properties | None = None,
+    page_rows: int = SCAN_ROWS_MAX,
 ) -> AsyncIterator[Row]:
     """All rows of a range, page by page; only for ranges that are bounded by design.
 
@@ -208,7 +209,7 @@ async def all_rows(
             yield row
         if page.next is None:
             return
-        page = await tables.scan(table, keys, where=where, after=page.next)
+        page = await tables.scan(table, keys, where=where, limit=page_rows, after=page.next)
 
 
 async def all_typed_rows(
@@ -243,7 +244,7 @@ async def readable_rows(
 
 @contextlib.contextmanager
 def unreadable_logged(**place: str) -> Iterator[None]:
-    """Log a row that cannot be read, and go on after the block."""
+    """Log a row that cannot be read, and continue after the block."""
     try:
         yield
     except Unreadable as error:

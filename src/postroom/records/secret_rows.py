@@ -1,7 +1,7 @@
-"""Which rows have secrets: the one list that pages, commands and exports mask by.
+"""Which rows have secrets: the list that pages, commands and exports use for masking.
 
 Passwords, access keys and the tokens of sessions and invitations are stored as hashes; the hashes
-are masked as well, because whoever has one can try guesses against it.
+are masked too, because anyone who has one can test guesses against it.
 """
 
 from __future__ import annotations

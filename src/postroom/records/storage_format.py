@@ -1,9 +1,9 @@
 """The format of the whole storage: service / format / storage.
 
-It says which programs may use the storage at all, while the format number of each row says which
-may read that row. It grows when an older program would do harm even with rows that it can read; a
-release that raises it says so in the changelog. The program that meets no mark, or an older one,
-writes its own; one that meets a newer mark stops before it changes anything.
+It decides which versions may use the storage at all, while the format number of a row decides which
+may read that row. It is raised when an older version would do harm even with rows that it can read;
+the changelog mentions it. A version that finds no mark, or an older one, writes its own; one that
+finds a newer mark stops before it changes anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TABLE, _PARTITION, _KEY = "service", "format", "storage"
 
 
 async def why_newer(tables: Tables) -> str:
-    """Say in a sentence why this program must not use the storage; empty if it may."""
+    """A sentence why this program must not use the storage; empty if it may."""
     row = await tables.get(_TABLE, _PARTITION, _KEY)
     found = row.properties.get("StorageFormat", 0) if row else 0
     if isinstance(found, int) and found <= STORAGE_FORMAT:

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Stored(NamedTuple, Generic[T]):
-    """A tuple, because the fan-out and the senders create one per row, and nothing is cheaper."""
+    """A tuple, because fan-out and senders create one per row, and nothing is cheaper."""
 
     value: T
     etag: str

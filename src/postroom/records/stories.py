@@ -1,7 +1,7 @@
-"""Stories: everything that is known about a message, or about one delivery, in order of time.
+"""Stories: everything that happened to a message, or to one delivery, in chronological order.
 
-They are told from the rows that exist anyway (message, ledger, archive, feedback, consent record)
-and from traces. A trace that only repeats what a row says is left out.
+They are made from rows that exist anyway (message, ledger, archive, feedback, consent record) and
+from traces. A trace that only repeats a row is left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IN_ROWS = frozenset({"message_started", "message_completed", "message_cancelled
 
 
 class StoryEvent(NamedTuple):
-    """One thing that happened; without a time, it is how things are now."""
+    """One thing that happened; without a time, it describes the current state."""
 
     at: datetime | None
     text: Text
@@ -67,7 +67,7 @@ def _reported(kind: FeedbackKind, count: int) -> Text:
 
 
 async def of_delivery(tables: Tables, message: Message, batch: int, position: int) -> DeliveryStory:
-    """The story of one delivery: how they subscribed, what was sent, what came back."""
+    """The story of one delivery: how they subscribed, what was sent, what was reported."""
     found = await batches.find_ledger(tables, message.ref, batch)
     if found is None or not 0 <= position < len(found.value.states):
         raise NotFound(_("This message has no such delivery."))
@@ -77,7 +77,7 @@ async def of_delivery(tables: Tables, message: Message, batch: int, position: in
     archived = ended.get(position)
     delivery = archived.delivery if archived else waiting.get(position)
     if delivery is None:
-        raise NotFound(_("The rows of this delivery are gone."))
+        raise NotFound(_("The rows of this delivery no longer exist."))
     events = await _consents(tables, message, delivery)
     events += _milestones(message)
     events.append(_queued(message, ledger, position))
@@ -97,7 +97,7 @@ def _milestones(message: Message) -> list[StoryEvent]:
     if message.due_at and message.status is not Status.DRAFT:
         events.append(StoryEvent(message.due_at, _("The message was due.")))
     if message.queuing_at:
-        text = _("The scheduler started it: recipients were collected from the list.")
+        text = _("The scheduler started it: the recipients on the list were queued.")
         events.append(StoryEvent(message.queuing_at, text))
     if message.completed_at:
         is_cancelled = message.status is Status.CANCELLED
@@ -157,31 +157,31 @@ def _end(ended: DeliveryEnd, message: Message) -> StoryEvent:
 
 
 def _present(ledger: Ledger, position: int) -> list[StoryEvent]:
-    """What the ledger says about a delivery without an outcome."""
+    """The state of a delivery without an outcome, by its ledger."""
     touched_at = datetime.fromtimestamp(ledger.touched_at, UTC)
     wait = ledger.deferred.get(position)
     words = wait.words if wait else ""
     match State(ledger.states[position]):
         case State.SENDING:
             text = _(
-                "Sender {owner} announced it and is handing it over, or died doing so.",
+                "Sender {owner} announced it and is handing it over, or died while doing so.",
                 owner=ledger.owner,
             )
             return [StoryEvent(touched_at, text)]
         case State.HELD:
-            text = _("The delivery is held until a person decides on the page of the message.")
+            text = _("The delivery is held until somebody decides on the message’s page.")
             return [StoryEvent(touched_at, text, TraceLevel.WARNING, words)]
         case State.QUEUED if wait and wait.attempts:
             text = ngettext(
-                "It was not accepted in {count} attempt. It is tried again at {time}.",
-                "It was not accepted in {count} attempts. It is tried again at {time}.",
+                "It was not accepted in {count} attempt. It will be retried at {time}.",
+                "It was not accepted in {count} attempts. It will be retried at {time}.",
                 wait.attempts,
                 time=f"{datetime.fromtimestamp(wait.retry_at, UTC):%Y-%m-%d %H:%M:%S UTC}",
             )
             return [StoryEvent(touched_at, text, TraceLevel.WARNING, words)]
         case State.QUEUED:
-            return [StoryEvent(None, _("It waits for a sender."), words=words)]
-    return [StoryEvent(None, _("It has an outcome, but its archived row is gone."))]
+            return [StoryEvent(None, _("It is waiting for a sender."), words=words)]
+    return [StoryEvent(None, _("It has an outcome, but its archived row no longer exists."))]
 
 
 def _bounced(bounce: BounceRecord) -> StoryEvent:
@@ -203,11 +203,11 @@ async def _counted(
 ) -> list[StoryEvent]:
     """What was reported without details: delivered, deferred, opened…"""
     counted = await feedback.find_counted(tables, ref, batch)
-    told = {each.kind for each in bounces}
+    shown = {each.kind for each in bounces}
     return [
         StoryEvent(None, _("Reported for this delivery: {what}.", what=KIND_TEXTS[kind]))
         for kind in feedback.COUNTED_KINDS
-        if kind not in told and counted.has(kind, position)
+        if kind not in shown and counted.has(kind, position)
     ]
 
 
@@ -236,6 +236,6 @@ def _traced(entry: TraceEntry) -> StoryEvent:
 
 
 def _in_order(events: list[StoryEvent]) -> list[StoryEvent]:
-    """By time; what is so now comes last."""
+    """Sort by time; the current state comes last."""
     never = datetime.max.replace(tzinfo=UTC)
     return sorted(events, key=lambda event: event.at or never)

@@ -6,9 +6,9 @@ guid:<guid>                  look-up row by GUID, written with the subscriber. I
 left:<time>:<address key>    a departure; a sender finds all of them by one range query
 left:<time>:                 a message to the list began
 
-The `left:` rows are a log. Its writers make sure that no row has a much earlier time than the rows
-already there, however wrong the clock of their machine is. So a sender that has read the log up to
-some row only has to read again from shortly before it.
+The `left:` rows are a log. Its writers make sure that no row has a much earlier time than the
+existing rows, however wrong the clock of their machine is. So a sender that has read the log up to
+some row only has to continue from shortly before it.
 
 Every change of a subscription is written here, and the same batch has the change of the counts
 (counts.py), the event for the consent record (consents.py) and a sign-up's entry (sign_ups.py).
@@ -74,7 +74,7 @@ def joining(subscriber: Subscriber) -> list[Change]:
     People who are added as unsubscribed were never sent a link, so they need no look-up row.
     """
     row = Insert(_EMAIL + subscriber.key, to_properties(subscriber))
-    if subscriber.gone:
+    if subscriber.inactive_reason:
         return [row]
     return [row, Insert(_GUID + subscriber.guid, _pointer(subscriber))]
 
@@ -106,7 +106,7 @@ async def find_list_of(tables: Tables, guid: str) -> str | None:
     """Find the list on which somebody has, or had, this GUID.
 
     It takes one read for every list, but only items of other programs need it. An index over all
-    lists would be one more row for each subscriber, and no transaction spans two partitions.
+    lists would need one more row per subscriber, and no transaction spans two partitions.
     """
     async for name in lists.every_name(tables):
         if await tables.get(TABLE, name, _GUID + guid):
@@ -121,11 +121,11 @@ async def find_by_guid(tables: Tables, list_name: str, guid: str) -> Stored[Subs
 
 
 class LinkedSubscriber(msgspec.Struct, frozen=True):
-    """The person to whom a link that was once sent belongs now."""
+    """The person to whom an old link belongs now."""
 
     is_known: bool  # it was sent to a subscriber of this list
     there: Stored[Subscriber] | None = None  # the current one, under any GUID, and the etag
-    gone: Subscriber | None = None  # the one who unsubscribed or moved
+    inactive: Subscriber | None = None  # the one who unsubscribed or moved
 
 
 async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscriber:
@@ -134,22 +134,22 @@ async def find_linked(tables: Tables, list_name: str, guid: str) -> LinkedSubscr
     if pointer is None:
         return LinkedSubscriber(False)
     key = str(pointer.properties["AddressKey"])
-    gone: Subscriber | None = None
+    inactive: Subscriber | None = None
     for _move in range(MOVES_MAX):
         found = await find(tables, list_name, key)
-        if found is None or not found.value.gone:
-            return LinkedSubscriber(True, found, gone)
-        gone = found.value
-        if not gone.moved_to:
+        if found is None or not found.value.inactive_reason:
+            return LinkedSubscriber(True, found, inactive)
+        inactive = found.value
+        if not inactive.moved_to:
             break
-        key = gone.moved_to
-    return LinkedSubscriber(True, gone=gone)
+        key = inactive.moved_to
+    return LinkedSubscriber(True, inactive=inactive)
 
 
 async def replace(
     tables: Tables, before: Subscriber, after: Subscriber, etag: str, consent: Consent | None = None
 ) -> None:
-    """Replace the subscriber. Conflict if they changed meanwhile.
+    """Replace the subscriber. Conflict if they have changed since.
 
     A change of `verified` comes with its event and with a new `since`.
     """
@@ -185,7 +185,7 @@ class AddressChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def move(tables: Tables, move: AddressChange, etag: str) -> str:
-    """Move to a new address; its row's etag. Conflict if a row or the address changed meanwhile.
+    """Move to a new address; its row's etag. Conflict if a row or the address has changed since.
 
     The old row stays, removed and with a departure, so that it is no longer mailed and no import
     re-adds it. It names the new address, so that links in old emails still work.
@@ -193,16 +193,16 @@ async def move(tables: Tables, move: AddressChange, etag: str) -> str:
     before = move.before
     after = move.after
     there = move.replaced
-    gone = _gone(before, InactiveReason.REMOVED, move.removed.at, moved_to=after.key)
+    inactive = _made_inactive(before, InactiveReason.REMOVED, move.removed.at, moved_to=after.key)
     left_at = await _end_of_log(tables, before.list_name, move.left_at)
     key = _EMAIL + after.key
     properties = to_properties(after)
     changes = [
         Replace(key, properties, there.etag) if there else Insert(key, properties),
         Insert(_GUID + after.guid, _pointer(after)),
-        Replace(_EMAIL + before.key, to_properties(gone), etag),
+        Replace(_EMAIL + before.key, to_properties(inactive), etag),
         _departure(before, left_at),
-        *_beside(before, gone, move.removed),
+        *_beside(before, inactive, move.removed),
         *_beside(there.value if there else None, after, move.added),
     ]
     etags = await tables.batch(TABLE, after.list_name, changes)
@@ -220,12 +220,12 @@ async def leave(
     left_at: datetime | None = None,
 ) -> None:
     """Unsubscribe, with mark and departure in one write. `left_at` is now if `consent` is older."""
-    gone = _gone(subscriber, why, consent.at)
+    inactive = _made_inactive(subscriber, why, consent.at)
     left_at = await _end_of_log(tables, subscriber.list_name, left_at or consent.at)
     changes = [
-        Replace(_EMAIL + subscriber.key, to_properties(gone), etag),
+        Replace(_EMAIL + subscriber.key, to_properties(inactive), etag),
         _departure(subscriber, left_at),
-        *_beside(subscriber, gone, consent),
+        *_beside(subscriber, inactive, consent),
     ]
     await tables.batch(TABLE, subscriber.list_name, changes)
     await repeat_departure(tables, subscriber, left_at)
@@ -234,19 +234,19 @@ async def leave(
 async def expire(
     tables: Tables, subscriber: Subscriber, etag: str, entry: sign_ups.SignUpEntry, consent: Consent
 ) -> None:
-    """Delete a sign-up that was never confirmed. Conflict if the row changed meanwhile.
+    """Delete a sign-up that was never confirmed. Conflict if the row has changed since.
 
     People who had unsubscribed before are unsubscribed again, because a stranger's sign-up must
     not re-add them.
     """
     key = _EMAIL + subscriber.key
-    why = subscriber.gone_before
-    gone = _gone(subscriber, why, consent.at) if why else None
+    why = subscriber.inactive_reason_before
+    inactive = _made_inactive(subscriber, why, consent.at) if why else None
     changes = [
-        Replace(key, to_properties(gone), etag) if gone else Delete(key, etag),
+        Replace(key, to_properties(inactive), etag) if inactive else Delete(key, etag),
         Delete(_GUID + subscriber.guid),
         Delete(entry.row_key),
-        *counts.changes([(subscriber, gone)], consent.at),
+        *counts.changes([(subscriber, inactive)], consent.at),
         consents.event_row(subscriber.key, consent),
     ]
     await tables.batch(TABLE, subscriber.list_name, changes)
@@ -288,18 +288,18 @@ def _departure(subscriber: Subscriber, at: datetime) -> Upsert:
     return Upsert(f"{_LEFT}{sortable(at)}:{subscriber.key}", row)
 
 
-def _gone(
+def _made_inactive(
     subscriber: Subscriber, why: InactiveReason, now: datetime, moved_to: str | None = None
 ) -> Subscriber:
     return msgspec.structs.replace(
         subscriber,
-        gone=why,
+        inactive_reason=why,
         verified=False,
         since=now,
         attributes={},
         asked_at=None,
         expires=False,
-        gone_before=None,
+        inactive_reason_before=None,
         moved_to=moved_to,
         confirmation=None,
     )
@@ -386,7 +386,7 @@ async def scan_people(
     list_name: str,
     *,
     prefix: str = "",
-    standing: SubscriberFilter = SubscriberFilter.ALL,
+    filter_: SubscriberFilter = SubscriberFilter.ALL,
     after: str = "",
     limit: int,
 ) -> SubscriberPage:
@@ -403,12 +403,12 @@ async def scan_people(
     last = ""
     next_: str | None = None
     while rows_read < ROWS_READ_MAX:
-        rows = limit - len(people) if standing is SubscriberFilter.ALL else SCAN_ROWS_MAX
+        rows = limit - len(people) if filter_ is SubscriberFilter.ALL else SCAN_ROWS_MAX
         found = await tables.scan(TABLE, keys, limit=rows, after=next_)
         for row in found.rows:
             rows_read += 1
             last = row.key.removeprefix(_EMAIL)
-            if _fits(row, standing):
+            if _fits(row, filter_):
                 people.append(from_properties(row.properties, Subscriber))
             if len(people) == limit:
                 is_end = found.next is None and row is found.rows[-1]
@@ -419,10 +419,10 @@ async def scan_people(
     return SubscriberPage(people, rows_read, last)
 
 
-def _fits(row: Row, standing: SubscriberFilter) -> bool:
+def _fits(row: Row, filter_: SubscriberFilter) -> bool:
     """Check the row as it is, because most rows that are read are not shown."""
     verified = bool(row.properties.get("Verified"))
-    return standing.fits(verified=verified, is_gone="InactiveReason" in row.properties)
+    return filter_.fits(verified=verified, is_inactive="InactiveReason" in row.properties)
 
 
 def _recipient_of(row: Row) -> Recipient:
@@ -443,19 +443,19 @@ def _recipient_of(row: Row) -> Recipient:
 
 
 async def everyone(
-    tables: Tables, list_name: str, standing: SubscriberFilter = SubscriberFilter.ALL
+    tables: Tables, list_name: str, filter_: SubscriberFilter = SubscriberFilter.ALL
 ) -> AsyncIterator[Subscriber]:
     async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
-        if _fits(row, standing):
+        if _fits(row, filter_):
             yield from_properties(row.properties, Subscriber)
 
 
 async def attributes_of_all(
-    tables: Tables, list_name: str, standing: SubscriberFilter
+    tables: Tables, list_name: str, filter_: SubscriberFilter
 ) -> AsyncIterator[dict[str, str]]:
     """Yield the attributes alone, which is half the work of `everyone`."""
     async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
-        if _fits(row, standing):
+        if _fits(row, filter_):
             yield _attributes(str(row.properties.get("Attributes", "{}")))
 
 

@@ -4,8 +4,8 @@
     suppression / address / hash:<digest>             the same of an erased person, without address
     suppression / address / log:<time>:<nonce>        the marks of new or widened entries
 
-Entries and their log row are one write. The log tells senders and the scheduler within seconds
-about new entries; the sweep deletes it once the snapshot (suppression_filter.py) has them.
+Entries and their log row are one write. Senders and the scheduler learn about new entries from the
+log within seconds; the sweep deletes log rows once the snapshot (suppression_filter.py) has them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+import struct
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 
@@ -47,12 +48,13 @@ PARTITION = "address"
 EMAIL, HASH, LOG = "email:", "hash:", "log:"
 END = "~~~~"  # sorts after every key that follows a prefix
 NEW_MAX = BATCH_CHANGES_MAX - 1  # entries that `put_new` takes; the last change is the log row
+LOG_PAGE_ROWS = 250  # of an import: a page takes 1 MB while it is read, one of 1,000 takes 5
 _MARK_CHARS = 8  # hexadecimal
 _NONCE_BYTES = 6
 
 
 def erased_name(secret: str, key: str) -> str:
-    """The name of an erased person's row: nobody without the secret finds the address from it."""
+    """The name of an erased person's row; it reveals the address to nobody without the secret."""
     return HASH + hmac.new(secret.encode(), b"erased\0" + key.encode(), hashlib.sha256).hexdigest()
 
 
@@ -61,7 +63,7 @@ def row_name(entry: Suppression, secret: str, key: str) -> str:
 
 
 async def find(tables: Tables, secret: str, key: str) -> Stored[Suppression] | None:
-    """The entry of an address, also if it was erased."""
+    """The entry of an address, even if it was erased."""
     for name in (EMAIL + key, erased_name(secret, key)):
         if found := await find_row(tables, TABLE, PARTITION, name, Suppression):
             return found
@@ -93,7 +95,7 @@ async def find_many(tables: Tables, secret: str, keys: Sequence[str]) -> dict[st
 async def put(
     tables: Tables, secret: str, key: str, entry: Suppression, now: datetime
 ) -> Suppression:
-    """Add an entry, or widen the one that is there; return what is stored."""
+    """Add an entry, or widen the existing one; return what is stored."""
 
     async def write() -> Suppression:
         name = row_name(entry, secret, key)
@@ -121,10 +123,10 @@ class PutCounts(msgspec.Struct, frozen=True):
 async def put_new(
     tables: Tables, secret: str, entries: Sequence[tuple[str, Suppression]], log_at: datetime
 ) -> PutCounts:
-    """Add up to NEW_MAX entries in one write, each key once; those that are there are widened.
+    """Add up to NEW_MAX entries in one write, each key once; existing ones are widened.
 
     `log_at` comes from `end_of_log`. One log row has all their marks: senders read the log of the
-    last minutes again and again, and a row for each of a million would keep them from sending.
+    last minutes repeatedly, and a row for each of a million entries would keep them from sending.
     """
     names = [row_name(entry, secret, key) for key, entry in entries]
     given = [entry for _key, entry in entries]
@@ -217,9 +219,8 @@ class LoggedMarks(msgspec.Struct, frozen=True):
     text: str  # as stored: rows of an import are read again and again, but decoded once
 
     @property
-    def marks(self) -> list[int]:
-        starts = range(0, len(self.text), _MARK_CHARS)
-        return [int(self.text[at : at + _MARK_CHARS], 16) for at in starts]
+    def marks(self) -> tuple[int, ...]:
+        return struct.unpack(f">{len(self.text) // _MARK_CHARS}I", bytes.fromhex(self.text))
 
     @property
     def is_import(self) -> bool:
@@ -228,17 +229,22 @@ class LoggedMarks(msgspec.Struct, frozen=True):
 
 async def marks_since(tables: Tables, since: datetime) -> AsyncIterator[LoggedMarks]:
     """The marks of new entries since a time; some may come twice."""
-    keys = KeysWithin(PARTITION, LOG + sortable(since), LOG + END)
-    async for row in all_rows(tables, TABLE, keys):
+    keys = KeysWithin(PARTITION, log_start(since), LOG + END)
+    async for row in all_rows(tables, TABLE, keys, page_rows=LOG_PAGE_ROWS):
         at = parse_sortable(row.key.split(":", 2)[1])
         yield LoggedMarks(row.key, at, str(row.properties["Marks"]))
 
 
+def log_start(since: datetime) -> str:
+    """The lowest key that a log row of this time may have."""
+    return LOG + sortable(since)
+
+
 async def forget_log(tables: Tables, before: datetime) -> None:
     """Delete log rows that the snapshot covers."""
-    keys = KeysWithin(PARTITION, LOG, LOG + sortable(before))
+    keys = KeysWithin(PARTITION, LOG, log_start(before))
     rows: list[Change] = []
-    async for row in all_rows(tables, TABLE, keys):
+    async for row in all_rows(tables, TABLE, keys, page_rows=LOG_PAGE_ROWS):
         rows.append(Delete(row.key))
         if len(rows) == BATCH_CHANGES_MAX:
             await tables.batch(TABLE, PARTITION, rows)

@@ -4,7 +4,7 @@
     template-<id>-<edition>.json        the document
 
 A change writes the new document beside the old one, then the row (the commit point), then deletes
-the old document. Dying in between leaves a document that nobody reads.
+the old document. A crash in between leaves an unused document.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from postroom.domain.block import BlockDocument, encode_document, parse_document
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.message_template import TEMPLATES_MAX, MessageTemplate, check_template_id
 from postroom.domain.texts import _
+from postroom.records import media
 from postroom.records.rows import find_row, first_rows, readable, to_properties
 from postroom.records.stored import Stored
 from postroom.storage.port import Blobs, KeysWithin, Storage, Tables
@@ -30,7 +31,7 @@ async def create(storage: Storage, template: MessageTemplate, document: BlockDoc
         raise BadInput(
             _("There are already {limit} templates and snippets. Delete some.", limit=TEMPLATES_MAX)
         )
-    await storage.blobs.put(_name(template), encode_document(document).encode())
+    await _put_document(storage, template, document)
     await storage.tables.insert(TABLE, PARTITION, template.id, to_properties(template))
 
 
@@ -42,13 +43,22 @@ async def replace(
     etag: str,
 ) -> str:
     """Replace it; the new etag. Conflict if it changed since it was read."""
-    await storage.blobs.put(_name(after), encode_document(document).encode())
+    await _put_document(storage, after, document)
     new_etag = await storage.tables.replace(
         TABLE, PARTITION, after.id, to_properties(after), etag
     )  # Commit point.
     if after.edition != before.edition:
         await storage.blobs.delete(_name(before))
     return new_etag
+
+
+async def _put_document(
+    storage: Storage, template: MessageTemplate, document: BlockDocument
+) -> None:
+    """Write it; the use of its pictures is noted first (media.py)."""
+    source = encode_document(document)
+    await media.note_template(storage.tables, template.id, [source])
+    await storage.blobs.put(_name(template), source.encode())
 
 
 async def find(tables: Tables, template_id: str) -> Stored[MessageTemplate] | None:
@@ -81,7 +91,7 @@ async def all_templates(tables: Tables) -> list[MessageTemplate]:
 
 
 async def delete(storage: Storage, template: MessageTemplate, etag: str) -> None:
-    """The row goes first: a document without a row is harmless, a row without one is not."""
+    """Delete the row first: a document without a row is harmless, a row without one is not."""
     await storage.tables.delete(TABLE, PARTITION, template.id, etag)  # Commit point.
     await storage.blobs.delete(_name(template))
 

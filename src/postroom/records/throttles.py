@@ -28,8 +28,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 async def count_try(tables: Tables, caller: str, rate: Rate, now: datetime) -> timedelta:
     """Count the attempt and return no wait; or return how long to wait, without counting it.
 
-    This is exact under concurrency: of two attempts that read the same row, one writes it and the
-    other reads again. A caller that loses every time is making very many attempts, and waits.
+    This is exact under concurrency: if two attempts read the same row, one writes it and the other
+    reads it again. A caller that loses every time is making very many attempts, and has to wait.
     """
     key = _TRY + caller
     for _try in range(TRY_CONFLICTS_MAX):

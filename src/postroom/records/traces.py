@@ -5,9 +5,9 @@
     trace / counts / <falling hour>-<instance>    how many an instance wrote in an hour
 
 A page by level, message or person reads only rows of that kind. Any other filter examines rows one
-by one, but only so many a page: then the page says how far it looked and where to go on.
-Dies half-way: a count may be too high; a copy may be missing, but its trace is there. Expiry
-deletes copies first and counts last, so that nothing is left that nobody would find.
+by one, a limited number per page; the page then has the position from which to continue.
+Dies half-way: a count may be too high; a copy may be missing, but its trace exists. Expiry deletes
+copies first and counts last, so that nothing is left that cannot be found.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _KEY = re.compile(r"[0-9]{15}-[0-9]{6}-[0-9A-Za-z._-]{1,60}")
 
 
 class TraceFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which traces to show; what is empty does not matter."""
+    """Which traces to show; empty values match everything."""
 
     level: TraceLevel = TraceLevel.INFO  # at least
     role: str = ""
@@ -101,7 +101,7 @@ class KeyedTrace(NamedTuple):
 class TracePage(NamedTuple):
     traces: list[KeyedTrace]
     next: str | None  # where the next page begins; None: there is nothing older
-    is_complete: bool  # False: it is short because so many rows were examined
+    is_complete: bool  # False: it is short because the limit of examined rows was reached
 
 
 def trace_key(at: datetime, number: int, instance: str) -> str:
@@ -255,7 +255,7 @@ def _entry(row: Row) -> TraceEntry | None:
 async def expire(tables: Tables, now: datetime, *, keep_days: float, rows_max: int) -> int:
     """Delete whole hours that are too old or too many, the oldest first; return how many rows.
 
-    A bounded number of rows at a time: the next sweep goes on.
+    A bounded number of rows at a time: the next sweep continues.
     """
     oldest = _hour(now - timedelta(days=keep_days))
     counts: dict[str, list[str]] = defaultdict(list)  # keys by hour

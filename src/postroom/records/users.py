@@ -50,7 +50,7 @@ async def read(tables: Tables, key: str) -> Stored[User]:
 
 
 async def replace(tables: Tables, user: User, etag: str) -> None:
-    """Conflict if the user changed meanwhile."""
+    """Conflict if the user has changed since."""
     await tables.replace(_TABLE, _USER, user.key, to_properties(user), etag)
 
 
@@ -153,7 +153,7 @@ async def find_invitation(tables: Tables, token: str, now: datetime) -> Invitati
 
 
 async def use_invitation(tables: Tables, token: str) -> bool:
-    """Use up the invitation; True for one caller only, even if several try at once."""
+    """Use up the invitation; True for only one caller, even if several try at once."""
     row = await tables.get(_TABLE, _INVITATION, token_hash(token))
     if row is None:
         return False

@@ -1,7 +1,7 @@
 """What webhooks and the bounce mailbox have received, as rows, for the pages that show it.
 
     feedback / webhook / <provider>             how many posts and events, and the last refusal
-    feedback / webhook / mailbox                the same of the bounce mailbox: events, mails that
+    feedback / webhook / mailbox                the same for the bounce mailbox: events, mails that
                                                 are kept for people, failed attempts to read it
     feedback / webhook / notice:<hash>          a topic of Amazon SNS that wants to post to us
 
@@ -34,10 +34,10 @@ NOTICES_MAX = 20  # anybody with a topic of the right name could send more
 
 
 class WebhookCounts(msgspec.Struct, frozen=True):
-    """What came from one provider, or by mail, since the installation began."""
+    """What one provider, or the bounce mailbox, has delivered since the installation began."""
 
     events: int = 0
-    unknown: int = 0  # of no use to us, or not readable
+    unknown: int = 0  # ignored or unreadable
     refused: int = 0  # posts: forged, too old, too large
     last_at: datetime | None = None  # the last post that was accepted
     refused_at: datetime | None = None
@@ -77,7 +77,7 @@ async def add_counts(tables: Tables, provider: str, more: WebhookCounts) -> None
 
 
 async def put_notice(tables: Tables, notice: SubscriptionNotice) -> None:
-    """Keep a notice until an owner confirms it or throws it away; the newest of a topic."""
+    """Keep a topic's newest notice until an owner confirms or discards it."""
     name = _NOTICE + hashlib.sha256(notice.topic.encode()).hexdigest()[:32]
     if notice.is_over:
         await tables.delete(TABLE, _PARTITION, name)

@@ -1,7 +1,7 @@
 """A claimed batch: its ledger as it should be and as it was last written, its delivery rows.
 
 A sender must not give up on a batch that it owns: writes are repeated until storage answers. If
-another sender claimed the batch meanwhile, it has changed the ledger, and our next write raises
+another sender has claimed the batch, it has changed the ledger, and our next write raises
 BatchLost.
 """
 
@@ -20,7 +20,7 @@ from postroom.domain.message import Message
 from postroom.records import archive, batches
 from postroom.records.batches import BatchRows
 from postroom.records.stored import Stored
-from postroom.storage.port import Conflict, StorageFull, Tables, Unavailable
+from postroom.storage.port import Batch, Conflict, StorageFull, Tables, Unavailable
 
 T = TypeVar("T")
 PAUSES_S = (0.05, 0.2, 1.0, 5.0)  # between tries to record what was sent
@@ -41,7 +41,9 @@ class ClaimedBatch:
     written: Ledger
     etag: str
     rows: BatchRows = field(default_factory=BatchRows)
-    fault: bool = False  # our own provider is in trouble
+    ends: dict[int, DeliveryEnd] = field(default_factory=dict)  # archived with the next record
+    are_rows_deleted: bool = False
+    fault: bool = False  # our own provider has a problem
     is_tried: bool = False  # the provider accepted or refused at least one mail
 
     @classmethod
@@ -64,13 +66,6 @@ class ClaimedBatch:
         open_ = self.ledger.positions(State.QUEUED) + self.ledger.positions(State.SENDING)
         return all(at in self.deliveries for at in open_)
 
-    async def write_ends(self, ends: Mapping[int, DeliveryEnd]) -> None:
-        """Write archive rows; the ledger follows with its next write, never before."""
-        if ends:
-            await self.retry_until_stored(
-                lambda: archive.write(self.tables, self.ledger, self.deliveries, ends)
-            )
-
     async def write_settled(self, ends: Mapping[int, DeliveryEnd]) -> None:
         """Write archive rows for a dead sender; BatchLost if another sender settles the batch."""
         try:
@@ -79,33 +74,50 @@ class ClaimedBatch:
             raise BatchLost from None
 
     def defer(self, until: Mapping[int, float]) -> None:
-        """Leave deliveries queued for a rate limit; the next write of the ledger says so."""
+        """Leave deliveries queued for a rate limit; it is stored with the next ledger write."""
         if until:
             self.ledger = defer_by_limit(self.ledger, until, now_s=self.clock.now().timestamp())
 
     async def record(self, ledger: Ledger) -> None:
-        """Commit point: write the ledger, and return only when it is certainly written."""
+        """Commit point: write the ledger, and return only when it is certainly written.
+
+        One call writes three things in this order: the archive rows of deliveries that have ended,
+        the ledger, and the deletion of the delivery rows, if the ledger is final.
+        """
         if ledger != self.written:
             ledger = msgspec.structs.replace(ledger, write_id=self.write_id)
-
-            async def replace() -> str:
-                try:
-                    return await batches.replace_ledger(self.tables, ledger, self.etag)
-                except Conflict:  # perhaps with our own earlier try, which got no answer
-                    found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
-                    if found and found.value == ledger:
-                        return found.etag
-                    raise BatchLost from None
-
-            self.etag = await self.retry_until_stored(replace)
+            self.etag = await self.retry_until_stored(lambda: self._write(ledger))
+            self.ends.clear()
         self.ledger = self.written = ledger
 
+    async def _write(self, ledger: Ledger) -> str:
+        try:
+            etags = await self.tables.batches(self._writes(ledger))
+        except Conflict:  # of the deletion, or with our own earlier try, which got no answer
+            found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
+            if found and found.value == ledger:
+                return found.etag
+            raise BatchLost from None
+        self.are_rows_deleted = ledger.is_final and bool(self.rows.deliveries)
+        return etags[1 if self.ends else 0][0]
+
+    def _writes(self, ledger: Ledger) -> list[Batch]:
+        ref, batch = ledger.ref, ledger.batch
+        deletion = batches.deletion_of(ref, batch, self.rows) if ledger.is_final else []
+        return [
+            *archive.outcomes_of(ledger, self.deliveries, self.ends),
+            batches.replacement_of(ledger, self.etag),
+            *deletion,
+        ]
+
     async def delete_rows(self) -> None:
-        """Delete the delivery rows of a final batch.
+        """Delete the delivery rows of a final batch, if `record` has not.
 
         Only rows that were read before the ledger was final: later ones may belong to revived
         deliveries.
         """
+        if self.are_rows_deleted:
+            return
         ref, batch = self.ledger.ref, self.ledger.batch
         if self.rows.header is None:
             self.rows = await batches.load_batch(self.tables, ref, batch)
@@ -115,9 +127,9 @@ class ClaimedBatch:
         await batches.delete_deliveries(self.tables, ref, batch, self.rows)
 
     async def retry_until_stored(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a call until storage answers, however long it is away; nothing is sent meanwhile.
+        """Repeat a call until storage answers, however long that takes; nothing is sent until then.
 
-        Only for calls that may be repeated.
+        Use it only for calls that can safely be repeated.
         """
         pauses = iter(PAUSES_S)
         while True:

@@ -1,13 +1,13 @@
 """The ack journal: what a sender handed over and what was answered, readable after kill -9.
 
     <folder>/<owner>/lock      held (flock) by the sender as long as it lives
-    <folder>/<owner>/<lane>    one page: the batch in hand, a line for each hand-over and answer
+    <folder>/<owner>/<lane>    one page: the batch being sent, a line for each hand-over and answer
 
-What happens at one moment is one write(2) without fsync, of one line or, for the answers that came
-together, of several: it survives the death of the process, not of the machine. So
-"not in the journal" means "not handed over" only within the boot that wrote it. If a line cannot be
-written (full disk), the page is renamed to <lane>.lost until the lane begins its next batch; until
-then no page of this sender counts as complete, and the announcement decides.
+Each event is one write(2) without fsync: one line or, for answers that were read together, several.
+The data survives the death of the process, but not of the machine. So "not in the journal" means
+"not handed over" only within the boot that wrote it. If a line cannot be written (full disk), the
+page is renamed to <lane>.lost until the lane begins its next batch; until then no page of this
+sender counts as complete, and the announcement decides.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Returned(msgspec.Struct, frozen=True, tag="returned"):
     positions: list[int]
 
 
-class _Answered(msgspec.Struct, frozen=True, tag="answered"):
+class _Answered(msgspec.Struct, frozen=True, tag="answered", gc=False):
     position: int
     outcome: Outcome
 
@@ -72,7 +72,7 @@ class FileJournal:
         self._is_set_aside = False  # there may be a lost page of this lane
 
     def begin(self, ref: str, batch: int) -> None:
-        """Start a page before the announcement: an announced batch without one is all in doubt."""
+        """Start a page before the announcement: without one, the whole batch would be in doubt."""
         try:
             if self._file is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -120,7 +120,7 @@ class FileJournal:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Drop a page with a gap: it would mislead. An error here ends the sender at once."""
+        """Drop a page with a gap, which would mislead. An error here ends the sender at once."""
         self.close()
         self._is_set_aside = True
         with contextlib.suppress(FileNotFoundError):
@@ -137,7 +137,7 @@ class FileJournals:
         self._lock: int | None = None
 
     def open(self) -> None:
-        """Create our folder; it appears only once it is locked, or we would seem dead."""
+        """Create our folder; it becomes visible only when it is locked, or we would seem dead."""
         self._folder.mkdir(parents=True, exist_ok=True)
         hidden = self._folder / f".{self._owner}"
         hidden.mkdir(mode=0o700)
@@ -157,9 +157,9 @@ class FileJournals:
             self._lock = None
 
     def recall(self, owner: str, ref: str, batch: int) -> JournalEvidence | SenderStillAlive | None:
-        """What a sender's journal says about a batch; None if it is not on this machine.
+        """What a sender's journal proves about a batch; None if it is not on this machine.
 
-        Two lanes may have begun a page for the same batch; one of them was sending.
+        Two lanes may have begun a page for the same batch, but only one of them was sending.
         """
         if not (self._folder / owner).is_dir():
             return None
@@ -183,7 +183,7 @@ class FileJournals:
         return [owner for owner in owners if owner != self._owner and self._is_dead(owner) is True]
 
     def pages(self, owner: str) -> Iterator[tuple[str, int]]:
-        """(ref, batch) of the batches that a sender had in hand."""
+        """(ref, batch) of the batches that a sender was sending."""
         for page in self._read(owner):
             yield page.ref, page.batch
 
@@ -199,7 +199,7 @@ class FileJournals:
         shutil.rmtree(self._folder / owner, ignore_errors=True)
 
     def _is_dead(self, owner: str) -> bool | None:
-        """None if we cannot tell because it is another user's journal. Then its lease decides."""
+        """None if it is another user's journal, which we cannot read: then its lease decides."""
         lock = self._folder / owner / "lock"
         return is_unlocked(lock) if lock.exists() else True  # being deleted
 

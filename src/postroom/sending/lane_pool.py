@@ -1,7 +1,7 @@
 """The lanes of a sender for batches: which are free, and the tasks that use the others.
 
-A lane keeps its journal page. After a storage error its item comes back by itself and the lane is
-free again. After a bug the lane is not: the process ends, and its journal page must stay.
+A lane keeps its journal page. After a storage error its item reappears when its claim expires, and
+the lane is free again. After a bug it is not: the process ends, and its journal page must stay.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LanePool:
         self.run(work(*lane), lambda: self._free.append(lane))
 
     def run(self, work: Work, when_done: Callable[[], None]) -> None:
-        """Run the work beside the lanes; the sender wakes up when it ends."""
+        """Run the work alongside the lanes; the sender wakes up when it ends."""
         task = asyncio.create_task(self._run(work, when_done))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -64,7 +64,7 @@ class LanePool:
             await lane.close()
 
     async def finish(self, grace_s: float) -> None:
-        """Wait for the work in hand; what does not end in time stays in the journal."""
+        """Wait for work in progress; anything that does not end in time stays in the journal."""
         if self._tasks:
             _done, late = await asyncio.wait(self._tasks, timeout=grace_s)
             for task in late:
@@ -81,7 +81,7 @@ class LanePool:
     async def _run(self, work: Work, when_done: Callable[[], None]) -> None:
         try:
             await work
-        except StorageError as error:  # nothing was announced: the item comes back by itself
+        except StorageError as error:  # nothing was announced: the item reappears
             log.warning("item_left", error=type(error).__name__, words=str(error)[:200])
             when_done()
         except Exception as bug:  # noqa: BLE001 - ends the process; the journal page must stay

@@ -1,9 +1,9 @@
 """The sending lease: a sender hands mails over only while it holds its lease.
 
-It is renewed beside the work. An idle sender holds a longer lease, because nobody waits for a dead
-sender that had nothing in hand, and shortens it again with the first item.
+It is renewed in the background. An idle sender holds a longer lease, because no work waits if it
+dies, and shortens the lease again with its first item.
 Dies half-way: the lease expires, and other senders settle what was announced. A sender that stalls
-stops by itself: it times its lease by the monotonic clock and ends it earlier than the others do.
+stops on its own: it times its lease by the monotonic clock and ends it earlier than the others do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from postroom.records.leases import Lease
 from postroom.storage.port import Storage, StorageError
 
 log = structlog.get_logger("sender")
-IDLE_LEASES = 3  # how much longer a lease is while nothing is in hand
+IDLE_LEASES = 3  # how many times longer a lease is while there is no work
 
 
 class SendingLease:
@@ -51,7 +51,7 @@ class SendingLease:
         )
 
     def stop(self) -> None:
-        """Hand over nothing more; the lease is still renewed while work in hand is finished."""
+        """Hand over nothing more; the lease is still renewed while work in progress is finished."""
         self._is_stopping = True
 
     def renewed(self, asked_s: float, lasts_s: float) -> None:
@@ -68,18 +68,18 @@ class SendingLease:
             await self._try_to_hold(self.lease_s * IDLE_LEASES)
 
     async def shorten(self) -> None:
-        """An item is in hand: if we die now, the others need not wait for an idle lease."""
+        """Use the short lease, because we have work: if we die, others need not wait as long."""
         if self._is_long():
             await self._try_to_hold(self.lease_s)
 
     async def publish_health(self) -> None:
-        """Write what is wrong with the mail server for people to see, if that has changed."""
+        """Publish what is wrong with the mail server, if that has changed."""
         if self._held and self._held.mail_trouble != self._health.trouble:
             await self._try_to_hold(self.lease_s * (IDLE_LEASES if self._is_long() else 1))
 
     async def release(self) -> None:
         if self._held:
-            with contextlib.suppress(StorageError):  # then it expires by itself
+            with contextlib.suppress(StorageError):  # then it simply expires
                 await leases.give_up(self._storage.tables, self._held)
 
     def _is_long(self) -> bool:

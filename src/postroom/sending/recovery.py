@@ -46,7 +46,7 @@ JOURNALS_EVERY_S = 10.0
 
 class Journals(Protocol):
     def recall(self, owner: str, ref: str, batch: int) -> JournalEvidence | SenderStillAlive | None:
-        """What the journal of another sender says; None if it is not on this machine."""
+        """What the journal of another sender proves; None if it is not on this machine."""
         ...
 
 
@@ -71,9 +71,9 @@ class BatchSettler:
         self._secret = secret.encode()
 
     async def report_refusals(self, batch: ClaimedBatch, ends: Mapping[int, DeliveryEnd]) -> None:
-        """Store an event for everyone who was refused, before the archive says so.
+        """Store an event for everyone who was refused, before the archive rows are written.
 
-        If we die in between, the delivery is judged again, and the event is the same.
+        If we die in between, the delivery is judged again and leads to the same event.
         """
         failed = [at for at, ended in ends.items() if ended.state is State.FAILED]
         if not failed:
@@ -119,7 +119,7 @@ class BatchSettler:
         return True
 
     async def settle_for(self, owner: str, ref: str, batch: int) -> None:
-        """Settle a batch of a dead sender of this machine, and put an item; its own is hidden."""
+        """Settle a batch of a dead sender on this machine, and put an item; its own is hidden."""
         tables = self._storage.tables
         message = await messages.find_live(tables, ref)
         ledger = await batches.find_ledger(tables, ref, batch)
@@ -175,7 +175,7 @@ class BatchSettler:
 
 
 class JournalRecovery:
-    """Settles at once what senders that died on this machine had in hand."""
+    """Immediately settles what senders that died on this machine were sending."""
 
     def __init__(self, settler: BatchSettler, journals: FileJournals, clock: Clock) -> None:
         self._settler = settler

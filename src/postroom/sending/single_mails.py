@@ -1,8 +1,8 @@
-"""The lane for single mails (confirmations and test emails), beside the lanes of the batches.
+"""The lane for single mails (confirmations and test emails), separate from the batch lanes.
 
 It has its own connection and claims items whenever there are any, so that a new subscriber never
-waits behind a long mailing. Rate limits hold for it as for any other lane.
-Dies half-way: the items show again when their claims lapse (flow/confirm.py,
+waits behind a long mailing. Rate limits apply as for any other lane.
+Dies half-way: the items reappear when their claims expire (flow/confirm.py,
 actions/send_test_mail.py).
 """
 
@@ -47,7 +47,7 @@ class SingleMailLane:
         self._was_full = False  # the last claim got as many items as it asked for
 
     async def claim(self) -> list[Claim]:
-        """The next slice of items; more of them while they come in fast."""
+        """The next slice of items; a larger one while many arrive."""
         limit = self._pacer.slice_max(BATCH_CHANGES_MAX, SLICE_S)
         calls = max(1, limit // CLAIM_ITEMS_MAX) if self._was_full else 1
         limit = min(limit, CLAIM_ITEMS_MAX)
@@ -60,7 +60,7 @@ class SingleMailLane:
         return claims
 
     async def mail(self, claims: Sequence[Claim]) -> list[Outcome]:
-        """Mail the items, tests first because a person waits for them; return the outcomes."""
+        """Mail the items, tests first because a person is waiting; return the outcomes."""
         await self._pacer.keep_alive(must_know=True)
         tests = [claim for claim in claims if is_trial_item(claim.body)]
         confirmations = [claim for claim in claims if not is_trial_item(claim.body)]

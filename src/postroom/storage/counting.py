@@ -18,7 +18,7 @@ from postroom.storage.port import Blobs, Queues, Storage, Tables, Troubles
 _READS = dict.fromkeys(("get", "scan", "scan_as"), "reads")
 _OF_TABLES = _READS | {"batch": "batches", "batches": "batches"}
 _Requests = Mapping[str, Callable[..., int]]
-_BATCHES: _Requests = {"batches": lambda _table, batches: len(batches)}
+_BATCHES: _Requests = {"batches": len}
 _ITEMS: _Requests = {"put": lambda _queue, *bodies: len(bodies)}
 
 

@@ -34,7 +34,7 @@ Value = str | int | float | bool
 Properties = Mapping[str, Value]
 
 
-class FlatRow(msgspec.Struct, frozen=True, omit_defaults=True):
+class FlatRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Properties as a struct, for kinds of rows of which there are millions.
 
     Its fields are Values, and `rename` gives them the names of properties; one that has its default
@@ -93,7 +93,7 @@ class Row(msgspec.Struct, frozen=True):
 KindT = TypeVar("KindT", bound=FlatRow)
 
 
-class TypedRow(msgspec.Struct, Generic[KindT], frozen=True):
+class TypedRow(msgspec.Struct, Generic[KindT], frozen=True, gc=False):
     """A row whose properties are read into a struct; it ignores those that it has no field for."""
 
     partition: str
@@ -102,14 +102,14 @@ class TypedRow(msgspec.Struct, Generic[KindT], frozen=True):
     etag: str
 
 
-class Insert(msgspec.Struct, frozen=True):
+class Insert(msgspec.Struct, frozen=True, gc=False):
     """Conflict if the row exists."""
 
     key: str
     properties: Content
 
 
-class Upsert(msgspec.Struct, frozen=True):
+class Upsert(msgspec.Struct, frozen=True, gc=False):
     """Write the row, whether or not it exists."""
 
     key: str
@@ -146,7 +146,7 @@ class DeleteRange(msgspec.Struct, frozen=True):
 
 
 Change = Insert | Upsert | Replace | Delete | DeleteRange
-Batch = tuple[str, Sequence[Change]]  # partition, changes
+Batch = tuple[str, str, Sequence[Change]]  # table, partition, changes
 
 
 class KeysWithin(msgspec.Struct, frozen=True):
@@ -214,10 +214,12 @@ class Tables(Protocol):
         There is one etag for each change, also for a range.
         """
 
-    async def batches(self, table: str, batches: Sequence[Batch]) -> None:
-        """Apply batches in order; an error or a crash skips that batch and all after it."""
-        for partition, changes in batches:
-            await self.batch(table, partition, changes)
+    async def batches(self, batches: Sequence[Batch]) -> list[list[str]]:
+        """Apply batches in order, also of several tables, and return the etags of each.
+
+        An error or a crash skips that batch and all after it; those before it stay.
+        """
+        return [await self.batch(*batch) for batch in batches]
 
     async def scan(
         self,

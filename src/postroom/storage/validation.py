@@ -52,18 +52,22 @@ def encode_batch(
     It has 1 to 100 changes in one partition, each key once, and 4 MiB at most.
     """
     _check_table(tables, table)
-    keys = [key for change in changes for key in keys_of(change)]
+    written = [change for change in changes if not isinstance(change, DELETIONS)]
+    keys = [change.key for change in written]
+    if len(written) < len(changes):
+        for change in changes:
+            if isinstance(change, DELETIONS):
+                keys += keys_of(change)
     if not 1 <= len(keys) <= port.BATCH_CHANGES_MAX:
         raise ValueError(f"a batch has 1 to {port.BATCH_CHANGES_MAX} changes, not {len(keys)}")
     if len(set(keys)) != len(keys):
         raise ValueError("a batch names each key once")
     check_keys(partition, *keys)
-    contents = [change.properties for change in changes if not isinstance(change, DELETIONS)]
-    encoded = _encode_contents(contents) if contents else []
-    total = sum(map(len, encoded)) + _CHANGE_BYTES * len(keys)
+    lines = _encode_contents([change.properties for change in written]) if written else b""
+    total = len(lines) - len(written) + _CHANGE_BYTES * len(keys)
     if total > port.BATCH_BYTES_MAX:
         raise ValueError(f"a batch has at most {port.BATCH_BYTES_MAX} bytes, not {total}")
-    return [content.decode() for content in encoded]
+    return lines.decode().split("\n")[:-1]
 
 
 def keys_of(change: port.Change) -> tuple[str, ...]:
@@ -74,21 +78,25 @@ def keys_of(change: port.Change) -> tuple[str, ...]:
     return change.keys
 
 
-def _encode_contents(contents: Sequence[port.Content]) -> list[bytes]:
-    """Encode rows as JSON, all of them by one call."""
-    for content in contents:
-        if isinstance(content, port.FlatRow):
-            _check_numbers(content)
-        else:
-            _check_properties(content)
+def _encode_contents(contents: Sequence[port.Content]) -> bytes:
+    """Encode rows as lines of JSON, all of them by one call. JSON has no line ends of its own."""
+    rows = [content for content in contents if isinstance(content, port.FlatRow)]
+    for kind in set(map(type, rows)):
+        _check_numbers(kind, [row for row in rows if type(row) is kind])
+    if len(rows) < len(contents):
+        for content in contents:
+            if not isinstance(content, port.FlatRow):
+                _check_properties(content)
     try:
-        encoded = _encode_lines(contents).splitlines()  # JSON has no line ends of its own
+        lines = _encode_lines(contents)
     except UnicodeEncodeError as error:
         raise ValueError("a property has an unpaired surrogate and is not valid text") from error
-    if max(map(len, encoded)) > port.PROPERTY_CHARS_MAX:  # JSON is never shorter than its text
-        for content in contents:
-            _check_sizes(as_properties(content))
-    return encoded
+    # JSON is never shorter than its text; where all rows together are short, each of them is.
+    if len(lines) > port.PROPERTY_CHARS_MAX:
+        for content, line in zip(contents, lines.splitlines(), strict=True):
+            if len(line) > port.PROPERTY_CHARS_MAX:
+                _check_sizes(as_properties(content))
+    return lines
 
 
 def as_properties(content: port.Content) -> port.Properties:
@@ -128,7 +136,7 @@ def encode_properties(properties: port.Properties) -> bytes:
 
     A StrEnum or IntEnum is stored as its plain value.
     """
-    return _encode_contents([properties])[0]
+    return _encode_contents([properties])[:-1]
 
 
 _encode_lines = msgspec.json.Encoder().encode_lines
@@ -146,11 +154,12 @@ def _numbers_of(kind: type[port.FlatRow]) -> tuple[str, ...]:
     return tuple(field.name for field in fields if field.type in (int, float))
 
 
-def _check_numbers(row: port.FlatRow) -> None:
-    for name in _numbers_of(type(row)):
-        number = getattr(row, name)
-        if type(number) is not int or not 0 <= number <= port.PROPERTY_INT_MAX:
-            _check_value(number)
+def _check_numbers(kind: type[port.FlatRow], rows: Sequence[port.FlatRow]) -> None:
+    for name in _numbers_of(kind):
+        numbers = [getattr(row, name) for row in rows]
+        if set(map(type, numbers)) != {int} or max(map(abs, numbers)) > port.PROPERTY_INT_MAX:
+            for number in numbers:
+                _check_value(number)
 
 
 def _check_properties(properties: port.Properties) -> None:

@@ -1,1 +1,1 @@
-"""Ways out: SMTP, SendGrid, SES, Azure Communication Services and the outbox, behind one port."""
+"""Transports: SMTP, SendGrid, SES, Azure Communication Services and the outbox, behind one port."""

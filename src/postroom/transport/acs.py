@@ -1,4 +1,4 @@
-"""Azure Communication Services Email: one call a mail, and an Operation-Id that we choose.
+"""Azure Communication Services Email: one call per mail, and an Operation-Id that we choose.
 
 The id is derived from the delivery token, so a repeated call is the same operation, and a lost
 reply is settled by asking for it: found is sent, not found is sent again, no answer is in doubt.
@@ -27,7 +27,7 @@ from postroom.domain.outcome import Outcome, Rejected, Sent, clip
 from postroom.mail.merge import fill
 from postroom.transport.port import OutgoingMail
 from postroom.transport.provider.connection import HttpReply, HttpRequest, HttpTimeouts
-from postroom.transport.provider.content import shared_headers, subject_of
+from postroom.transport.provider.content import attached_files, shared_headers, subject_of
 from postroom.transport.provider.lane import (
     CallDoubt,
     CallOutcomes,
@@ -44,7 +44,8 @@ from postroom.transport.provider.verdicts import (
 
 API_VERSION = "2023-03-31"
 URL_FORM = "acs:https://NAME.communication.azure.com"
-CALL_BYTES_MAX = 10 * 1024 * 1024
+CALL_BYTES_MAX = 10 * 1024 * 1024  # with attachments, as base64
+CALL_FRAME_BYTES = 64 * 1024  # of a call beside the content: headers, addresses
 SIGNED_HEADERS = "x-ms-date;host;x-ms-content-sha256"
 _OPERATIONS = uuid.UUID("6f0e3c52-7a55-5d0f-9d49-3a1f6a2c9b10")  # the namespace of our ids
 _HOST = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+", re.IGNORECASE)
@@ -114,6 +115,10 @@ class Acs:
     def server(self) -> str:
         return self.config.url.partition("//")[2]
 
+    @property
+    def mail_bytes_max(self) -> int:
+        return CALL_BYTES_MAX - CALL_FRAME_BYTES
+
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
         return [[place] for place in range(len(mails))]
 
@@ -134,6 +139,11 @@ class Acs:
             "headers": dict([*shared_headers(compiled), *mail.own_headers]),
             "userEngagementTrackingDisabled": True,
         }
+        if attached := attached_files(compiled):
+            message["attachments"] = [
+                {"name": each.name, "contentType": each.media_type, "contentInBase64": content}
+                for each, content in attached
+            ]
         if (reply_to := compiled.parts.reply_to) is not None:
             box = {"address": reply_to.address.typed, "displayName": reply_to.name}
             message["replyTo"] = [box]
@@ -167,10 +177,10 @@ class Acs:
             return CallOutcomes([Sent(f"accepted by Azure: {operation_id(mails[0].token)}")])
         code, words = _error(reply)
         if reply.status in (BAD_REQUEST, TOO_LARGE):
-            said = clip(words or code or f"HTTP {reply.status}")
-            is_address = bool(_ABOUT_RECIPIENT.search(said)) and not _ABOUT_US.search(said)
-            return CallOutcomes([Rejected(said, address_fault=is_address)])
-        if reply.status == 409:  # the operation is known already: asking tells what became of it
+            answer = clip(words or code or f"HTTP {reply.status}")
+            is_address = bool(_ABOUT_RECIPIENT.search(answer)) and not _ABOUT_US.search(answer)
+            return CallOutcomes([Rejected(answer, address_fault=is_address)])
+        if reply.status == 409:  # the operation exists already: ask for its status
             return CallDoubt(words or "a repeated operation")
         wait_s = retry_after_s(reply, self.clock.now())
         return common_verdict(reply, words, wait_s, is_own=bool(code))

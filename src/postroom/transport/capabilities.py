@@ -29,9 +29,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_markdown(capabilities: Mapping[str, Capabilities]) -> str:
-    """The table, one row a transport."""
+    """The table, one row per transport."""
     lines = [
-        "| address | mails a call | largest mail | headers for each recipient | our Message-ID "
+        "| address | emails per call | largest email | headers for each recipient | our Message-ID "
         "| signs DKIM | repeat is harmless | a lost reply is settled by | non-ASCII local part "
         "| feedback by |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -1,12 +1,16 @@
 """The test mailbox: emails are stored instead of sent, and read in the browser.
 
 outbox / mails / <time>-<hash>    the envelope, newest first; the content is a blob of that name
+
+Attachments are stored once for all emails that have them, as a blob that their rows name: a few
+megabytes for each of ten thousand emails would fill the disk.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 from postroom.clock import Clock
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Untried
@@ -38,7 +42,8 @@ class OutboxLane:
 
     async def _store(self, mail: OutgoingMail) -> Outcome:
         """Write the content first, because a row without its blob cannot be shown."""
-        content = mail.spliced(eight_bit=True).source
+        spliced = mail.spliced(eight_bit=True)
+        content = b"".join(spliced.parts)
         now = self._clock.now()
         falling = 10**13 - int(now.timestamp() * 1000)  # so that the newest is the first row
         name = f"{falling:013d}-{hashlib.sha256(content).hexdigest()[:16]}"
@@ -46,10 +51,12 @@ class OutboxLane:
             "Format": 1,
             "EnvelopeSender": mail.sender,
             "EnvelopeRecipient": mail.recipient,
-            "Bytes": len(content),
+            "Bytes": spliced.size,
             "Time": now.isoformat(),
         }
         try:
+            if spliced.tail:
+                row["Attachments"] = await self._store_attachments(spliced.tail)
             await self._storage.blobs.put(f"outbox/{name}.eml", content)
             await self._storage.tables.upsert(TABLE, PARTITION, name, row)
         except StorageError as error:
@@ -58,8 +65,21 @@ class OutboxLane:
             return Deferred(words, Scope.PROVIDER, reached=False, fault=fault)
         return Sent("kept in the test mailbox")
 
+    async def _store_attachments(self, tail: bytes) -> str:
+        """Write them unless they are there; somebody may have emptied the mailbox meanwhile."""
+        name = f"outbox/attachments-{_digest(tail)}"
+        found, _ = await self._storage.blobs.list(name)
+        if name not in found:
+            await self._storage.blobs.put(name, tail)
+        return name
+
     async def close(self) -> None:
         return
+
+
+@lru_cache(maxsize=1)  # all emails of a message have the same object
+def _digest(tail: bytes) -> str:
+    return hashlib.sha256(tail).hexdigest()[:32]
 
 
 class OutboxTransport:

@@ -22,7 +22,7 @@ class OutgoingMail(Protocol):
 
     @property
     def token(self) -> str:
-        """The delivery token (domain/delivery_token.py), for reports that come back."""
+        """The delivery token (domain/delivery_token.py), by which reports identify the mail."""
 
     @property
     def message_id(self) -> str:
@@ -35,10 +35,6 @@ class OutgoingMail(Protocol):
     @property
     def recipient(self) -> str:
         """Envelope recipient, in the spelling the subscriber typed."""
-
-    @property
-    def needs_utf8(self) -> bool:
-        """Has a non-ASCII local part: needs a server that offers SMTPUTF8 (RFC 6531)."""
 
     def spliced(self, *, eight_bit: bool) -> SplicedMail:
         """The whole mail with CRLF line ends, not dot-stuffed; ASCII only unless `eight_bit`."""
@@ -66,14 +62,14 @@ class HandOverRecord(Protocol):
         """Called when the server has not accepted these; they may be sent again."""
 
     def answered(self, outcomes: Mapping[int, Outcome]) -> None:
-        """Called as soon as outcomes are known, by position: those that one read brought."""
+        """Called as soon as outcomes are known, by position: all from one read together."""
 
 
 class HandOverWatch(HandOverRecord, Protocol):
     """Follows a slice while it is sent: the permission to send, and the ack journal."""
 
     def may_hand_over(self) -> bool:
-        """Asked before every hand-over; once it is False, the rest of the slice is Untried."""
+        """Asked before each write of mails; once it is False, the rest of the slice is Untried."""
 
 
 class GuardedWatch:

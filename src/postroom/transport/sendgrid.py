@@ -1,4 +1,4 @@
-"""SendGrid's v3 Web API: one call a slice, a personalization for each recipient.
+"""SendGrid's v3 Web API: one call per slice, a personalization for each recipient.
 
 The content is sent once, with unguessable placeholders for the fields; each personalization has
 the values, escaped by us, and its own unsubscribe headers. All of SendGrid's tracking is off, so
@@ -26,6 +26,7 @@ from postroom.transport.port import OutgoingMail
 from postroom.transport.provider.connection import HttpReply, HttpRequest, HttpTimeouts
 from postroom.transport.provider.content import (
     PlaceholderTemplate,
+    attached_files,
     has_fields,
     same_message,
     shared_headers,
@@ -49,7 +50,8 @@ HOSTS = {"": "https://api.sendgrid.com", "eu": "https://api.eu.sendgrid.com"}
 URL_FORM = "sendgrid:[?region=eu&sandbox=1&batch=100]"
 BATCH = 100  # a lost reply puts the whole call in doubt
 BATCH_MAX = 1000  # personalizations of a call
-CALL_BYTES_MAX = 15 * 1024 * 1024  # of a call; SendGrid takes mails of 20 MB
+CALL_BYTES_MAX = 15 * 1024 * 1024  # of a call
+MAIL_BYTES_MAX = 20 * 1024 * 1024  # with attachments; SendGrid itself says less than 30 MB
 SUBSTITUTIONS_BYTES_MAX = 10_000  # of one personalization, keys and values
 DELIVERY = "postroom_delivery"  # the custom argument with the delivery token
 RATE_LIMIT_RESET = "x-ratelimit-reset"  # seconds since 1970
@@ -110,12 +112,16 @@ class SendGrid:
     def server(self) -> str:
         return self.config.url.partition("//")[2]
 
+    @property
+    def mail_bytes_max(self) -> int:
+        return MAIL_BYTES_MAX
+
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
-        """One message a call, no address twice, and mails with much of their own alone."""
+        """One message per call, no address twice; mails with many values of their own go alone."""
         calls: list[list[int]] = []
         for places in same_message(mails):
             template = self._template(mails[places[0]])
-            size = _size(template)
+            size = _size(template) + len(mails[places[0]].compiled.tail)
             alone = [at for at in places if _is_too_much(template, mails[at])]
             calls += [[at] for at in alone]
             together = [at for at in places if at not in set(alone)]
@@ -153,6 +159,16 @@ class SendGrid:
             call["reply_to"] = _mailbox(parts.reply_to.address.typed, parts.reply_to.name)
         if headers := dict(shared_headers(compiled)):
             call["headers"] = headers
+        if attached := attached_files(compiled):  # once per call, for any number of mails
+            call["attachments"] = [
+                {
+                    "filename": each.name,
+                    "type": each.media_type,
+                    "content": content,
+                    "disposition": "attachment",
+                }
+                for each, content in attached
+            ]
         if self.config.sandbox:
             call["mail_settings"] = {"sandbox_mode": {"enable": True}}
         return HttpRequest("POST", "/v3/mail/send", self._headers(), msgspec.json.encode(call))
@@ -177,7 +193,7 @@ class SendGrid:
         return common_verdict(reply, words, self._wait_s(reply), is_own=bool(errors))
 
     def question(self, mail: OutgoingMail) -> HttpRequest | None:
-        return None  # only its events tell what became of a call
+        return None  # only its events show the outcome of a call
 
     def settled(self, reply: HttpReply) -> Outcome | UnknownToProvider | None:
         return None

@@ -2,8 +2,8 @@
 
 SES merges by Handlebars and escapes nothing, so every value comes escaped from us, and what
 Handlebars would read in our own text (braces, backslashes before them) is sent as a value, too.
-A mail that does not fit into a call for many (1 MB, a long header) is sent alone, as MIME. SES
-writes its own Message-ID; the tag `postroom_delivery` brings the delivery token back.
+A mail that does not fit into a call for many (1 MB, a long header, attachments) is sent alone, as
+MIME. SES writes its own Message-ID; the tag `postroom_delivery` carries the delivery token.
 
 API: https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendBulkEmail.html
 """
@@ -47,7 +47,7 @@ from postroom.transport.sigv4 import SigningKey, signed_headers
 URL_FORM = "ses:REGION"
 ENTRIES_MAX = 50  # of one call
 CALL_BYTES_MAX = 950_000  # of a call with its template: SES takes 1 MB
-RAW_BYTES_MAX = 40 * 1024 * 1024
+RAW_BYTES_MAX = 40 * 1024 * 1024  # of a mail as MIME
 HEADER_CHARS_MAX = 870
 HEADERS_MAX = 15
 DELIVERY = "postroom_delivery"  # the tag with the delivery token
@@ -130,10 +130,17 @@ class Ses:
     def server(self) -> str:
         return self.config.url.partition("//")[2]
 
+    @property
+    def mail_bytes_max(self) -> int:
+        return RAW_BYTES_MAX
+
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
-        """Up to 50 entries and 1 MB a call; what does not fit goes alone."""
+        """Up to 50 entries and 1 MB per call; a mail that does not fit is sent alone."""
         calls: list[list[int]] = []
         for places in same_message(mails):
+            if mails[places[0]].compiled.tail:
+                calls += [[at] for at in places]
+                continue
             call: list[int] = []
             template = HandlebarsTemplate(mails[places[0]].compiled)
             size = used = template.size
@@ -152,6 +159,8 @@ class Ses:
 
     def request(self, mails: Sequence[OutgoingMail]) -> HttpRequest:
         compiled = mails[0].compiled
+        if compiled.tail:
+            return self._raw_request(mails[0])
         template = HandlebarsTemplate(compiled)
         entries = [self._entry(template, mail) for mail in mails]
         size = template.size + len(msgspec.json.encode(entries))
@@ -186,16 +195,16 @@ class Ses:
             return CallDoubt("an answer that cannot be read")
         kind = reply.headers.get("x-amzn-errortype", "").partition(":")[0]
         words = _message(answer)
-        said = f"{kind}: {words}" if kind and words else kind or words
+        answer = f"{kind}: {words}" if kind and words else kind or words
         wait_s = retry_after_s(reply, self.clock.now())
         if kind in THROTTLING_ERRORS:
-            return ThrottleNotice(wait_s, said)
+            return ThrottleNotice(wait_s, answer)
         if kind in ACCOUNT_ERRORS:
-            return AccountFault(Fault(TroubleKind.ACCOUNT, one_line(said)))
-        return common_verdict(reply, said, wait_s, is_own=bool(kind))
+            return AccountFault(Fault(TroubleKind.ACCOUNT, one_line(answer)))
+        return common_verdict(reply, answer, wait_s, is_own=bool(kind))
 
     def question(self, mail: OutgoingMail) -> HttpRequest | None:
-        return None  # only its events tell what became of a call
+        return None  # only its events show the outcome of a call
 
     def settled(self, reply: HttpReply) -> Outcome | UnknownToProvider | None:
         return None

@@ -1,1 +1,1 @@
-"""The web role: subscriber pages and the web service. Pages only call flow."""
+"""The web role: admin pages, subscriber pages, webhooks and the web service."""

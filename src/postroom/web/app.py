@@ -24,14 +24,14 @@ from postroom.records import probes
 from postroom.storage.port import Conflict, StorageError, StorageFull, StorageGone
 from postroom.web import admin, api
 from postroom.web.admin import asking
-from postroom.web.api.openapi import add_problem_schema
+from postroom.web.api.openapi import add_schemas
 from postroom.web.api.problems import STORAGE_GONE, ApiProblem
 from postroom.web.context import WebContext, context_of
 from postroom.web.form_recovery import RecoveredForm, path_and_query, recovered_form
 from postroom.web.labels import size
 from postroom.web.language import LanguageMiddleware, languages
 from postroom.web.pages import part, show_bare
-from postroom.web.public import links, sign_up_form, view, webhooks
+from postroom.web.public import links, pictures, sign_up_form, view, webhooks
 from postroom.web.security import SecurityMiddleware, TooLarge, limits_for
 from postroom.web.server import stopping_of
 from postroom.web.signed_in import ADMIN, SAFE_METHODS, NotAllowed, SignInRequired
@@ -83,7 +83,10 @@ SLOW = (
 MISSING = (_("The database is missing"), STORAGE_GONE)
 FULL = (
     _("The disk is full"),
-    _("Nothing was saved, because there is no space for the database. Make room, then try again."),
+    _(
+        "Nothing was saved, because the disk with the database is full. Free up space, then "
+        "try again."
+    ),
 )
 CHANGED = (
     _("Somebody else changed this"),
@@ -118,10 +121,10 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
         redoc_url=None,
         redirect_slashes=False,  # the redirect would trust the Host header and leak the token
         lifespan=lifespan,
-        routes=list(_included_routes()),
+        routes=list(analysed_routes()),
     )
     app.state.context = context
-    add_problem_schema(app)
+    add_schemas(app)
     app.add_api_route("/healthz", healthy, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -132,14 +135,18 @@ def create_app(context: WebContext, spoken: Sequence[Language] = ()) -> ASGIApp:
 
 
 @functools.cache
-def _included_routes() -> tuple[BaseRoute, ...]:
+def analysed_routes() -> tuple[BaseRoute, ...]:
     """The routes that all applications of a process share.
 
-    FastAPI analyses them at the first request, which takes longer than most tests.
+    FastAPI analyses them at the first request, which takes longer than most tests and writes to
+    10 MB of memory. `serve` does it before it forks the roles, so that they share that memory.
     """
     router = APIRouter()
-    for pages in (api, links, sign_up_form, view, webhooks, admin):
+    for pages in (api, links, sign_up_form, view, pictures, webhooks, admin):
         router.include_router(pages.router)
+    request = {"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []}
+    for route in router.routes:
+        route.matches(request)
     return tuple(router.routes)
 
 

@@ -29,6 +29,7 @@ from postroom.domain.block import (
 )
 from postroom.domain.errors import BadInput
 from postroom.domain.message_template import MessageTemplate
+from postroom.domain.picture import Picture
 from postroom.domain.texts import _
 from postroom.domain.theme import Logo, Theme
 from postroom.web.forms import Form
@@ -41,6 +42,7 @@ from postroom.writing.block_edits import (
     UndoStep,
     default_values,
     each_block,
+    limited_undo,
     raw_blocks,
     shape_of,
 )
@@ -101,6 +103,16 @@ class EditedDocument(msgspec.Struct):
         except BadInput as error:
             self.mistake = str(error)
         self.blocks, self.undo, self.touched = editor.blocks, editor.undo, editor.touched
+        self.theme = editor.theme or self.theme
+
+
+class PictureChooser(msgspec.Struct, frozen=True):
+    """The pictures that one place of the editor may choose from (admin/block_pictures.py)."""
+
+    place: str
+    pictures: list[Picture]
+    words: str = ""
+    next: str | None = None
 
 
 class BlockEditorView(msgspec.Struct):
@@ -110,6 +122,26 @@ class BlockEditorView(msgspec.Struct):
     path: str  # where its buttons post to
     form: Form
     snippets: list[MessageTemplate] = []
+    chooser: PictureChooser | None = None
+    is_rtl: bool = False  # lines of the message begin on the right
+
+    @property
+    def others(self) -> dict[str, str]:
+        """What somebody else wrote meanwhile, by the block; empty if they removed it."""
+        if "document" not in self.form.others:
+            return {}
+        theirs = _texts(edited(self.form.others["document"]).blocks)
+        ours = _texts(self.document.blocks)
+        return {id_: theirs.get(id_, "") for id_, text in ours.items() if theirs.get(id_) != text}
+
+
+def _texts(blocks: RawBlocks) -> dict[str, str]:
+    """The words of each block that has some."""
+    found = {block["id"]: block.get("text", "") for block in each_block(blocks)}
+    for block in each_block(blocks):
+        for article in block.get("articles", ()):
+            found[block["id"]] += f"{article.get('title', '')} {article.get('text', '')} "
+    return found
 
 
 def _view(block: RawBlock) -> dict[str, Any]:
@@ -166,6 +198,26 @@ def gather_blocks(form: Form) -> None:
     form.values["done"] = done
     if document.mistake:
         form.mistakes["document"] = document.mistake
+
+
+def undo_steps(form: Form) -> list[UndoStep]:
+    """What “Undo” can take back; nothing if the form is not one of ours."""
+    try:
+        return msgspec.json.decode(form.value("undo") or "[]", type=list[UndoStep])
+    except msgspec.DecodeError:
+        return []
+
+
+def make_undoable(form: Form, before: str) -> None:
+    """Let “Undo” take back an operation that replaced the document, such as another template."""
+    was, now = edited(before), edited(form.value("document"))
+    after = {block["id"]: block for block in each_block(now.blocks)}
+    changed = {each["id"]: each for each in each_block(was.blocks) if after.get(each["id"]) != each}
+    if (was.blocks, was.theme) == (now.blocks, now.theme):
+        return
+    theme = was.theme if was.theme != now.theme else None
+    now.undo = limited_undo([*undo_steps(form), UndoStep(shape_of(was.blocks), changed, theme)])
+    form.values["undo"] = now.undo_source
 
 
 def posted_document(fields: Mapping[str, str]) -> EditedDocument:

@@ -6,8 +6,10 @@ The caller checks the host. No redirect is followed, so nobody can lead us to an
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-import httpx2
+if TYPE_CHECKING:
+    import httpx2
 
 FETCH_S_MAX = 5.0
 FETCHED_BYTES_MAX = 64 * 1024
@@ -18,6 +20,8 @@ Fetch = Callable[[str], Awaitable[bytes | None]]
 
 async def fetch_page(url: str) -> bytes | None:
     """GET the page with verified TLS, within seconds and up to a size; None if that fails."""
+    import httpx2
+
     try:
         async with (
             httpx2.AsyncClient(timeout=FETCH_S_MAX, follow_redirects=False) as client,

@@ -31,7 +31,7 @@ CHARS_MAX = 2 * BODY_BYTES_MAX + 64 * 1024  # both bodies of a message, and the 
 READ_BYTES_MAX = 10 * 1024 * 1024  # the same, encoded
 READ_S_MAX = 5.0
 READ_AT_ONCE_MAX = 4
-FILES_MAX = 2
+FILES_MAX = 13  # the two bodies, a picture and the attachments of a message
 _HIDDEN = ("etag", ONCE)
 _LENGTH = re.compile(r"[0-9]{1,12}")
 _LABELS: Mapping[str, Text] = {
@@ -39,6 +39,9 @@ _LABELS: Mapping[str, Text] = {
     "new_password": _("New password"),
     "html_file": _("HTML file"),
     "text_file": _("Text file"),
+    "attachments": _("Attachments"),
+    "picture_file": _("Picture"),
+    "pictures": _("Pictures"),
 }
 
 

@@ -41,6 +41,7 @@ class Form:
     others: dict[str, str] = field(default_factory=dict)  # what somebody else saved
     mistake: Text | str = ""  # about the whole form
     status: int = HTTPStatus.UNPROCESSABLE_ENTITY  # of the page that shows it again
+    picture: tuple[str, bytes] | None = None  # the name and content of an uploaded one
 
     def value(self, name: str) -> str:
         return self.values.get(name, "")
@@ -90,7 +91,8 @@ class SubmittedForm(msgspec.Struct):
     """The fields and files of a request; the files exist while it is open."""
 
     fields: dict[str, str] = {}
-    files: dict[str, UploadFile] = {}
+    files: dict[str, UploadFile] = {}  # the last one of each field
+    all_files: dict[str, list[UploadFile]] = {}  # by field, those without a name left out
 
 
 async def posted(request: Request) -> Form:
@@ -122,9 +124,10 @@ async def opened(
     async with _in_utf_8(request, options.get(b"boundary", b"")).form(
         max_files=files_max, max_fields=fields_max, max_part_size=field_bytes_max
     ) as form:
-        for name, value in form.items():
+        for name, value in form.multi_items():
             if isinstance(value, UploadFile):
                 sent.files[name] = value
+                sent.all_files.setdefault(name, []).extend([value] if value.filename else [])
             else:
                 sent.fields[name] = value.replace("\r\n", "\n")
         request.state.sent = SubmittedForm(dict(sent.fields), dict(sent.files))

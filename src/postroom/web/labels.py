@@ -36,7 +36,7 @@ _TABLES: list[Mapping[Any, Text]] = [
     job_status.STATUS_TEXTS,
     message.STATUS_TEXTS,
     subscriber.INACTIVE_TEXTS,
-    subscriber.STANDING_TEXTS,
+    subscriber.SUBSCRIBER_STATUS_TEXTS,
     suppression.REASON_TEXTS,
     suppression.SCOPE_TEXTS,
     trace_entry.LEVEL_TEXTS,

@@ -1,6 +1,6 @@
 """An email as a page shows it: decoded headers, HTML for a frame, and text.
 
-The HTML goes into a sandboxed frame with a policy of its own (security.MAIL_POLICY): no scripts, no
+The HTML goes into a sandboxed frame with its own policy (security.MAIL_POLICY): no scripts, no
 forms, not our origin. Links in it open in a new tab.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from email import message_from_bytes
-from email.message import EmailMessage
+from email.message import EmailMessage, Message
 from email.policy import default
 
 import msgspec
@@ -22,6 +22,16 @@ _BASE = '<base target="_blank">'
 _START = re.compile(r"\s*<!doctype[^>]*>", re.IGNORECASE)
 
 
+class MailAttachment(msgspec.Struct, frozen=True):
+    name: str
+    media_type: str
+    content: bytes
+
+    @property
+    def bytes(self) -> int:
+        return len(self.content)
+
+
 class MailView(msgspec.Struct, frozen=True):
     subject: str
     sender: str
@@ -30,6 +40,7 @@ class MailView(msgspec.Struct, frozen=True):
     html: str | None
     text: str | None
     source: str
+    attachments: list[MailAttachment] = []
 
 
 def read_mail(source: bytes) -> MailView:
@@ -43,8 +54,16 @@ def read_mail(source: bytes) -> MailView:
         headers=[(name, str(value)) for name, value in mail.items()][:HEADERS_SHOWN_MAX],
         html=_body(mail, "html"),
         text=_body(mail, "plain"),
-        source=source.decode(errors="replace")[:SOURCE_CHARS_SHOWN],
+        source=source[: 4 * SOURCE_CHARS_SHOWN].decode(errors="replace")[:SOURCE_CHARS_SHOWN],
+        attachments=[_attachment(part) for part in mail.iter_attachments()],
     )
+
+
+def _attachment(part: Message) -> MailAttachment:
+    content = part.get_payload(decode=True)
+    if not isinstance(content, bytes):  # an email in an email
+        content = b""
+    return MailAttachment(part.get_filename() or "", part.get_content_type(), content)
 
 
 def subject_of(source: bytes) -> str:

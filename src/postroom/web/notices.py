@@ -1,4 +1,4 @@
-"""Notices: what a page says once after a form was submitted.
+"""Notices: a sentence that a page shows once after a form was submitted.
 
 The redirect sets a cookie that lives for a minute, and the page that shows the notice clears it. So
 it works without script and with any number of web processes, is not repeated on reload, and is not
@@ -32,6 +32,8 @@ _SEPARATOR = "|"
 NOTICES = {
     "saved": _("Saved."),
     "created": _("Created."),
+    "files-attached": _("Saved. The attachments are below the body."),
+    "file-removed": _("Saved. The attachment was removed."),
     "deleted": _("Deleted."),
     "deleting": _("Deleting in the background."),
     "added": _("Added."),
@@ -48,20 +50,21 @@ NOTICES = {
     "retrying": _("Retrying all failed deliveries."),
     "decided": _("Done."),
     "test-sent": _("Test email requested. The result appears below the button."),
+    "imported": _("The page is a draft now. Nothing is sent yet."),
     "copied": _("This is a copy. The original is unchanged."),
     "not-editable": _("This message can no longer be edited because sending has started."),
     "emptied": _("Test mailbox emptied."),
     "suppressed": _("Suppressed. Senders skip this address within a few seconds."),
     "already-suppressed": _("Nothing was changed: this address is already suppressed."),
     "unsuppressed": _("Removed. This address gets the next message to its lists."),
-    "erased": _("Erased. Only a hash of the address is kept, so that nobody emails it."),
+    "erased": _("Erased. Only a hash of the address is kept, so that it is never emailed again."),
     "senders-set": _("Saved. The number of senders follows within a few seconds."),
     "settings-saved": _("Saved. All processes use it within a few seconds."),
     "setting-reset": _("Reset. All processes use the original value within a few seconds."),
     "limit-set": _("Saved. The limit applies within a few seconds."),
-    "topic-confirmed": _("Confirmed. Amazon SNS posts the events of this topic from now on."),
+    "topic-confirmed": _("Confirmed. From now on, Amazon SNS posts this topic’s events here."),
     "topic-dismissed": _("Dismissed. Nothing is subscribed."),
-    "letter-put-back": _("Put back. A sender works on it within a few seconds."),
+    "letter-put-back": _("Put back. A sender will process it within a few seconds."),
     "row-saved": _("The row was saved."),
     "row-created": _("The row was created."),
     "row-deleted": _("The row was deleted."),
@@ -70,6 +73,7 @@ NOTICES = {
     "item-deleted": _("Deleted from the queue."),
     "blob-saved": _("The blob was saved."),
     "blob-deleted": _("The blob was deleted."),
+    "picture-added": _("Added. Say below what the picture shows."),
     "limit-cleared": _("Cleared. This applies within a few seconds."),
 }
 
@@ -97,10 +101,18 @@ def _scheduled(due_s: str, zone: str, people: str, now_s: str) -> Text:
 
 def _suppressions_imported(added: str, already: str) -> Text:
     return ngettext(
-        "{count:,} address was added. {already:,} were suppressed already.",
-        "{count:,} addresses were added. {already:,} were suppressed already.",
+        "{count:,} address was added. {already:,} were already suppressed.",
+        "{count:,} addresses were added. {already:,} were already suppressed.",
         int(added),
         already=int(already),
+    )
+
+
+def _pictures_added(count: str) -> Text:
+    return ngettext(
+        "{count} picture was added.",
+        "{count} pictures were added. Say what each of them shows.",
+        int(count),
     )
 
 
@@ -112,8 +124,8 @@ def _letters_cleared(count: str) -> Text:
 
 def _letters_put_back(back: str, staying: str) -> Text:
     return ngettext(
-        "{count:,} item was put back. {staying:,} could not be and stay here.",
-        "{count:,} items were put back. {staying:,} could not be and stay here.",
+        "{count:,} item was put back. {staying:,} could not be put back.",
+        "{count:,} items were put back. {staying:,} could not be put back.",
         int(back),
         staying=int(staying),
     )
@@ -124,6 +136,7 @@ WITH_VALUES: dict[str, Callable[..., Text]] = {
     "sending": _sending,
     "scheduled": _scheduled,
     "suppressions-imported": _suppressions_imported,
+    "pictures-added": _pictures_added,
     "letters-cleared": _letters_cleared,
     "letters-put-back": _letters_put_back,
 }

@@ -44,6 +44,7 @@ MENU = [
     MenuEntry("/admin/suppression", _("Suppression"), "mail-off"),
     MenuEntry("/admin/messages", _("Messages"), "mail"),
     MenuEntry("/admin/templates", _("Templates"), "stack"),
+    MenuEntry("/admin/media", _("Media"), "photo"),
     MenuEntry("/admin/outbox", _("Test mailbox"), "inbox", "editor"),
 ]
 SYSTEM_MENU = [

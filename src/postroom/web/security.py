@@ -31,6 +31,7 @@ _STREAM = RequestLimits(answer_s=None)
 _MESSAGE = RequestLimits(body_bytes=10 * _MEGABYTE, answer_s=30.0)  # two bodies
 # The same, typed or uploaded: larger, so that a file that is too large gets its own error.
 _MESSAGE_FORM = RequestLimits(body_bytes=32 * _MEGABYTE, answer_s=30.0)
+_ATTACHMENT = RequestLimits(body_bytes=16 * _MEGABYTE, answer_s=30.0)  # ten of them, in base64
 # By the whole path, so that a caller who chooses a part of a path cannot choose its limits.
 REQUEST_LIMITS = [
     (re.compile(r"/admin/live|/admin/imports/[\w-]+/live|/admin/messages/\d+/live"), _STREAM),
@@ -48,12 +49,21 @@ REQUEST_LIMITS = [
     (re.compile(r"/admin/messages/(\d+/)?(write|autosave)|/admin/messages/blocks"), _MESSAGE_FORM),
     (re.compile(r"/admin/templates/[a-z0-9-]{1,40}(/blocks|/preview)?"), _MESSAGE_FORM),
     (re.compile(r"/admin/messages/(mail/)?preview"), _MESSAGE_FORM),
-    (re.compile(r"/api/v1/messages(/\d+)?"), _MESSAGE),
+    (re.compile(r"/admin/rich-text"), RequestLimits(body_bytes=_MEGABYTE)),
+    (re.compile(r"/api/v1/messages(/\d+)?(/preview)?"), _MESSAGE),
+    (re.compile(r"/api/v1/messages/\d+/attachments"), _ATTACHMENT),
+    (re.compile(r"/api/v1/templates(/[a-z0-9-]{1,40})?"), _MESSAGE),
+    # A zip with pictures, each of which is encoded anew.
+    (re.compile(r"/admin/messages/import"), RequestLimits(32 * _MEGABYTE, answer_s=180.0)),
+    (re.compile(r"/api/v1/messages/import"), RequestLimits(42 * _MEGABYTE, answer_s=180.0)),
     (re.compile(r"/webhooks/\w+"), RequestLimits(body_bytes=2 * _MEGABYTE)),
     (re.compile(r"/admin/imports/upload"), RequestLimits(1024 * _MEGABYTE, answer_s=None)),
     # Larger than a blob may be, so that one that is too large gets its own error.
     (re.compile(r"/admin/storage/blobs/upload"), RequestLimits(65 * _MEGABYTE, answer_s=60.0)),
     (re.compile(r"/admin/storage/tables/\w+/(new|rows/[\w-]+)"), RequestLimits(12 * _MEGABYTE)),
+    # Twenty pictures are encoded one after the other.
+    (re.compile(r"/admin/media/upload"), RequestLimits(128 * _MEGABYTE, answer_s=120.0)),
+    (re.compile(r"/api/v1/media"), RequestLimits(28 * _MEGABYTE, answer_s=60.0)),
     (re.compile(r"/admin/suppression/import"), RequestLimits(5 * _MEGABYTE, answer_s=None)),
 ]
 

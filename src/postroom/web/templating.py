@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from postroom.domain.texts import language
+from postroom.writing.editor_text import editor_document
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -32,6 +33,7 @@ def template_environment() -> Environment:
         newstyle=True,
         pgettext=lambda context, message: language().catalogue.pgettext(context, message),
     )
+    environment.globals["editor_document"] = editor_document
     environment.globals["language_tag"] = lambda: language().tag  # for <html lang>
     return environment
 

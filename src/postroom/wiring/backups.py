@@ -1,4 +1,4 @@
-"""Backups as the settings want them: of which storage, in which file, and when."""
+"""Backups according to the settings: of which storage, into which file, and when."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def backup_context(
 
 
 def build_backup_keeper(parts: Parts, leads: Callable[[], bool]) -> BackupKeeper | None:
-    """What makes scheduled backups, if the settings name a folder; `leads`: it is our turn."""
+    """The keeper of scheduled backups, if the settings name a folder; it works while `leads()`."""
     settings = parts.settings
     if settings.backup_folder is None:
         return None

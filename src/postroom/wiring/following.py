@@ -1,7 +1,7 @@
-"""What every process does beside its work: follow changed settings, and show that it runs.
+"""What every process does in the background: follow changed settings, and report that it runs.
 
-Both are for people and nothing relies on them, so a storage that fails only delays them. While
-nothing happens they cost a remote storage little more than one call a minute.
+Nothing relies on either, so failing storage only delays them. While nothing happens they cost
+little more than one call a minute to a remote storage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MISSED_MAX = 3  # rows that may be missed before an instance counts as ended
 
 
 class LiveSettings:
-    """The settings of the start with the changes that people have made since."""
+    """The settings at the start, with the changes that people have made since."""
 
     def __init__(self, started: Settings, storage: Storage, clock: Clock) -> None:
         self.started = started
@@ -54,7 +54,7 @@ class LiveSettings:
         self._read_at_s = -float("inf")
 
     async def refresh(self, every_s: float = 0.0) -> bool:
-        """Read the changes unless that was done lately; return whether settings changed."""
+        """Read the changes unless that was done recently; return whether settings changed."""
         now_s = self._clock.monotonic()
         if now_s < self._read_at_s + every_s:
             return False
@@ -82,7 +82,7 @@ class LiveSettings:
         return bool(applied)
 
     def expire(self) -> None:
-        """Read the changes at the next refresh, however short ago that was done."""
+        """Read the changes at the next refresh, even if that was done a moment ago."""
         self._read_at_s = -float("inf")
 
 
@@ -94,7 +94,7 @@ async def with_changes(parts: Parts) -> tuple[Parts, LiveSettings]:
 
 
 class InstanceReport:
-    """The row of this process: built from its vitals, written now and then."""
+    """The row of this process: built from its vitals, written at intervals."""
 
     def __init__(self, role: str, clock: Clock, intervals: Intervals) -> None:
         self._clock = clock
@@ -114,7 +114,7 @@ class InstanceReport:
             self._due_at_s = self._clock.monotonic() + self._every_s
 
     async def forget(self, storage: Storage) -> None:
-        with contextlib.suppress(StorageError):  # then it ends by itself
+        with contextlib.suppress(StorageError):  # then it expires
             await instances.forget(storage.tables, [self._instance.id])
 
 
@@ -168,7 +168,7 @@ async def following(
     """
     report = None if stop.supervised else InstanceReport(role, parts.clock, parts.intervals)
 
-    async def look() -> None:
+    async def check() -> None:
         seen = stop.vitals()
         intervals = parts.intervals
         if report:
@@ -176,7 +176,7 @@ async def following(
         if await live.refresh(intervals.settings_s if seen.busy else intervals.idle_settings_s):
             apply(live.current)
 
-    task = asyncio.create_task(keep_looking(parts, live, look))
+    task = asyncio.create_task(check_periodically(parts, live, check))
     try:
         yield
     finally:
@@ -187,25 +187,25 @@ async def following(
             await report.forget(parts.storage)
 
 
-async def keep_looking(
-    parts: Parts, live: LiveSettings, look: Callable[[], Awaitable[None]]
+async def check_periodically(
+    parts: Parts, live: LiveSettings, check: Callable[[], Awaitable[None]]
 ) -> None:
-    """Look every few seconds, and at once when settings were changed on this machine."""
+    """Call it every few seconds, and at once when settings were changed on this machine."""
     wakeup = parts.wakeups.listen(SETTINGS)
     full_at = 0.0
     try:
         while True:
-            with contextlib.suppress(StorageError):  # the role itself says so
-                await look()
+            with contextlib.suppress(StorageError):  # the role itself reports it
+                await check()
             if await wakeup.wait(TICK_S):
                 live.expire()
-            full_at = tell_if_full(parts, full_at)
+            full_at = notify_if_full(parts, full_at)
     finally:
         wakeup.close()
 
 
-def tell_if_full(parts: Parts, told_at: float) -> float:
-    """Tell the web role that there is no space left; over a pipe, because nothing can be written.
+def notify_if_full(parts: Parts, told_at: float) -> float:
+    """Notify the web role of a full disk, over a pipe because nothing can be written.
 
     Returns when this process last found none.
     """

@@ -56,7 +56,7 @@ async def traced_role(role: str, parts: Parts) -> AsyncIterator[metrics.Counts]:
 
 @contextlib.asynccontextmanager
 async def sampled_service(parts: Parts) -> AsyncIterator[None]:
-    """Within the block, if metrics are served, sample now and then what waits in the service."""
+    """Within the block, if metrics are served, sample queues and messages at intervals."""
     service = metrics.ServiceCollector(parts.storage, parts.clock)
 
     async def keep_sampling() -> None:
@@ -77,7 +77,7 @@ async def sampled_service(parts: Parts) -> AsyncIterator[None]:
 
 
 async def log_mails(parts: Parts) -> None:
-    """Log once a minute what became of the emails, if there were any."""
+    """Log the outcomes of the emails once a minute, if there were any."""
     before = dict(parts.health.mails)
     while True:
         await parts.clock.sleep(MAILS_LOGGED_EVERY_S)

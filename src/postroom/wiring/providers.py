@@ -91,7 +91,7 @@ class SendGridEntry(ProviderEntry):
     @property
     def description(self) -> str:
         mode = " in sandbox mode: nothing is delivered" if self.config.sandbox else ""
-        return f"SendGrid at {self.server}, {self.config.batch} emails a call{mode}"
+        return f"SendGrid at {self.server}, {self.config.batch} emails per call{mode}"
 
     def transport(self, clock: Clock) -> ProviderTransport:
         from postroom.transport.sendgrid import sendgrid_transport

@@ -110,7 +110,7 @@ def _policy_of(settings: Settings) -> FeedbackPolicy:
 async def build_mailbox_reader(
     parts: Parts, scheduler: Scheduler, wake: Callable[[], None]
 ) -> MailboxReader | None:
-    """The reader of the bounce mailbox, if there is one; `wake` wakes who deals with events."""
+    """The reader of the bounce mailbox, if there is one; `wake` wakes those who process events."""
     settings = parts.settings
     entry = mailbox_of(settings)
     if entry is None:
@@ -288,7 +288,7 @@ def _apply_to_scheduler(
 
 
 async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) -> None:
-    """Read the mailbox at its own pace: other wake-ups of the role are none of its business."""
+    """Read the mailbox at its own pace, unaffected by other wake-ups of the role."""
     wakeup = parts.wakeups.listen(MAILBOX_READER)
     stop.then(reader.stop)
     stop.then(wakeup.ring)
@@ -301,7 +301,7 @@ async def _read_mailbox(reader: MailboxReader, parts: Parts, stop: StopRequest) 
 
 
 async def _keep_backups(keeper: BackupKeeper, parts: Parts, stop: StopRequest) -> None:
-    """Make scheduled backups at their own pace, beside everything else."""
+    """Make scheduled backups in the background, at their own pace."""
     wakeup = parts.wakeups.listen(BACKUP_KEEPER)
     stop.then(keeper.stop)
     stop.then(wakeup.ring)
@@ -360,7 +360,7 @@ async def _serve_pages(
 
 
 async def drain(settings: Settings) -> None:
-    """Do everything that is due in this process: imports, returned mails, then the emails."""
+    """Do everything that is due in this process: imports, the bounce mailbox, then emails."""
     async with (
         open_parts(settings) as opened,
         _with_changes(opened) as parts,

@@ -1,4 +1,4 @@
-"""How emails from a domain leave, according to the settings, for `postroom doctor --domain`."""
+"""How emails from a domain are sent, according to the settings, for `postroom doctor --domain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport says about itself: the form of an entry in the registry of transports."""
+"""The form of an entry in the registry of transports."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TransportEntry(ABC):
 
     @abstractmethod
     async def examine(self) -> Check:
-        """Whether mails could leave this way; sends nothing."""
+        """Check whether mails could be sent this way; sends nothing."""
 
     async def examine_tls(self) -> Check:
-        """Whether mails leave this machine encrypted; sends nothing."""
+        """Check whether mails leave this machine encrypted; sends nothing."""
         return Check(CheckResult.NOTE, "tls", self.description)

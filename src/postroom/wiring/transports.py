@@ -1,4 +1,4 @@
-"""The ways mail leaves, one entry each; POSTROOM_TRANSPORT chooses.
+"""The transports, one entry each; POSTROOM_TRANSPORT chooses.
 
 To add a transport, write its entry and list it in TRANSPORTS (CONTRIBUTING.md has the recipe).
 """
@@ -31,7 +31,7 @@ from postroom.wiring.transport_entry import TransportEntry
 
 WINDOW_GROWS = 4  # at most this many times the configured window, if the server answers slowly
 EXAMINE_S = 10.0  # longest wait for an answer while a person waits
-_TLS_WORDS = {Tls.REQUIRE: "with STARTTLS", Tls.IMPLICIT: "with TLS", Tls.NONE: "in clear"}
+_TLS_WORDS = {Tls.REQUIRE: "with STARTTLS", Tls.IMPLICIT: "with TLS", Tls.NONE: "unencrypted"}
 
 
 class OutboxEntry(TransportEntry):
@@ -93,7 +93,7 @@ class SmtpEntry(TransportEntry):
     def open(self, storage: Storage, clock: Clock) -> Transport:
         if not self._settings.dkim_keys:
             return SmtpTransport(self._config)
-        # Imported here: whoever signs nothing does without cryptography, 8 MB of a process.
+        # Imported here, because it costs 8 MB that a process without keys does not need.
         from postroom.mail.dkim import DkimSigner
         from postroom.wiring.dkim import dkim_keys_of
 
@@ -117,15 +117,15 @@ class SmtpEntry(TransportEntry):
         if isinstance(reached, Check):
             return reached
         if self._config.tls is not Tls.NONE:
-            text = f"{self.server} takes emails {_TLS_WORDS[self._config.tls]}"
+            text = f"{self.server} accepts emails {_TLS_WORDS[self._config.tls]}"
             return Check(CheckResult.RIGHT, "tls", text)
         if is_loopback(self.host):
-            text = f"{self.server} is this machine; see that it sends on with TLS"
+            text = f"{self.server} is this machine; make sure that it relays with TLS"
             return Check(CheckResult.NOTE, "tls", text)
-        text = f"emails go to {self.server} in clear, and it does not offer STARTTLS"
+        text = f"emails go to {self.server} unencrypted, and it does not offer STARTTLS"
         advice = "Use a mail server with TLS; Gmail requires it all the way."
         if reached.starttls:
-            text = f"emails go to {self.server} in clear, although it offers STARTTLS"
+            text = f"emails go to {self.server} unencrypted, although it offers STARTTLS"
             advice = "Leave “?tls=none” out of POSTROOM_TRANSPORT."
         return Check(CheckResult.WRONG, "tls", text, advice)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -19,6 +22,7 @@ from postroom.domain.block import (
     all_blocks,
 )
 from postroom.domain.errors import BadInput
+from postroom.domain.picture import Picture, id_in_path
 from postroom.domain.texts import Text, _, clipped
 from postroom.domain.theme import (
     CONTRAST_LARGE_MIN,
@@ -28,10 +32,15 @@ from postroom.domain.theme import (
     readable_colour,
 )
 from postroom.mail.pictures import UnseenReason, why_unseen
+from postroom.writing.broken_fields import broken_fields, mended_field
 
 PICTURE_BYTES_MAX = 1024 * 1024  # slower than this on a phone, people scroll on
+PICTURES_BYTES_MAX = 3 * 1024 * 1024  # all pictures of a message together
 FIX = "fix"
-PictureBytes = Callable[[str], int | None]  # the size of a picture; None if it is not known
+SAMPLES_SHOWN = 3  # of the links in one sentence
+_TEXT_LINK = re.compile(r"https?://[^\s<>()\"']+", re.IGNORECASE)  # in Markdown
+_SAMPLE_HOSTS = ("example.org", "example.com", "example.net")  # RFC 2606: nobody’s websites
+Pictures = Mapping[str, Picture]  # those of the media library that a document shows, by id
 
 # Which color of the design is read on which, and how large it is.
 _PAIRS: list[tuple[str, str, float, Text]] = [
@@ -43,26 +52,30 @@ _PAIRS: list[tuple[str, str, float, Text]] = [
 
 
 class BlockFinding(msgspec.Struct, frozen=True):
-    """One thing to look at: the block to show, and the operation that mends it, if one can."""
+    """One thing to look at: the block to show, and the operation that fixes it, if there is one."""
 
     sentence: Text
     block_id: str = ""  # "": it is about the design
     fix: str = ""
+    line: int = 0  # of a body that is not in blocks
 
 
-def check_blocks(
-    document: BlockDocument, picture_bytes: PictureBytes = lambda source: None
-) -> list[BlockFinding]:
-    """Everything that should be looked at before sending, in the order of the message."""
-    findings = list(_about_theme(document.theme))
+def check_blocks(document: BlockDocument, pictures: Pictures | None = None) -> list[BlockFinding]:
+    """Everything that should be looked at before sending, in the order of the message.
+
+    Without pictures, nothing is said about the media library.
+    """
+    findings = [*_about_theme(document.theme, pictures), *_about_total(document, pictures)]
     for block in all_blocks(document):
-        for sentence, fix in _about_block(block, document.theme, picture_bytes):
+        for sentence, fix in _about_block(block, document.theme, pictures):
             operation = f"{FIX}:{fix}:{block.id}" if fix else ""
             findings.append(BlockFinding(sentence, block.id, operation))
     return findings
 
 
-def fixed(document: BlockDocument, operation: str) -> BlockDocument:
+def fixed(
+    document: BlockDocument, operation: str, pictures: Pictures | None = None
+) -> BlockDocument:
     """The document after a repair; BadInput if it is not known."""
     _fix, kind, what = [*operation.split(":"), "", ""][:3]
     theme = document.theme
@@ -72,14 +85,17 @@ def fixed(document: BlockDocument, operation: str) -> BlockDocument:
             return msgspec.structs.replace(
                 document, theme=msgspec.structs.replace(theme, **{name: shade})
             )
-    repair = _REPAIRS.get(kind)
+    if kind == "theme" and what == "logo":
+        logo = msgspec.structs.replace(theme.logo, alt=_known_alt(theme.logo.src, pictures))
+        return msgspec.structs.replace(document, theme=msgspec.structs.replace(theme, logo=logo))
+    repair = _REPAIRS.get(kind) if kind != "alt" else partial(_described, pictures=pictures)
     if repair is None:
         raise BadInput(_("This cannot be fixed automatically any more. Reload the page."))
     blocks = _repaired(document.blocks, what, repair, theme)
     return msgspec.structs.replace(document, blocks=blocks)
 
 
-def _about_theme(theme: Theme) -> Iterator[BlockFinding]:
+def _about_theme(theme: Theme, pictures: Pictures | None) -> Iterator[BlockFinding]:
     for name, ground, ratio, sentence in _PAIRS:
         found = contrast(getattr(theme, name), getattr(theme, ground))
         if found < ratio:
@@ -93,19 +109,56 @@ def _about_theme(theme: Theme) -> Iterator[BlockFinding]:
                 fix=f"{FIX}:theme:{name}",
             )
     if theme.logo.src and not theme.logo.alt:
-        yield BlockFinding(_("The logo has no alt text. Enter what it says, under Design."))
+        yield BlockFinding(
+            _("The logo has no alt text. Enter what it says, under Design."),
+            fix=f"{FIX}:theme:logo" if _known_alt(theme.logo.src, pictures) else "",
+        )
+    if _is_missing(theme.logo.src, pictures):
+        yield BlockFinding(_("The logo is no longer in the media library, so nobody sees it."))
+
+
+def _about_total(document: BlockDocument, pictures: Pictures | None) -> Iterator[BlockFinding]:
+    size = sum(each.size for each in (pictures or {}).values())
+    if size > PICTURES_BYTES_MAX:
+        yield BlockFinding(
+            _(
+                "The pictures have {size} MB together, which is slow on phones. Use fewer or "
+                "smaller ones.",
+                size=f"{size / 1024**2:.1f}",
+            )
+        )
+
+
+def _known_alt(source: str, pictures: Pictures | None) -> str:
+    """The alt text that the media library has for the picture at this address."""
+    picture = (pictures or {}).get(id_in_path(source))
+    return picture.alt if picture else ""
+
+
+def _is_missing(source: str, pictures: Pictures | None) -> bool:
+    picture_id = id_in_path(source)
+    return bool(picture_id) and pictures is not None and picture_id not in pictures
 
 
 def _about_block(
-    block: Block, theme: Theme, picture_bytes: PictureBytes
+    block: Block, theme: Theme, pictures: Pictures | None
 ) -> Iterator[tuple[Text, str]]:
+    if isinstance(block, HeadingBlock | TextBlock | ButtonBlock):
+        for found in broken_fields(block.text):
+            yield (
+                _(
+                    "“{found}” is shown as it is. A merge field has two braces on each side.",
+                    found=found[0],
+                ),
+                "field",
+            )
     match block:
         case HeadingBlock() if not block.text.strip():
             yield _("This heading is empty."), "remove"
         case TextBlock() if not block.text.strip():
             yield _("This text is empty."), "remove"
         case PictureBlock():
-            yield from _about_picture(block, theme, picture_bytes)
+            yield from _about_picture(block, theme, pictures)
         case ButtonBlock():
             yield from _about_button(block, theme)
         case ArticlesBlock():
@@ -113,20 +166,18 @@ def _about_block(
                 if not article.title.strip():
                     yield _("An article has no title."), ""
                 if article.src and not article.alt.strip():
-                    yield _("The picture of “{title}” has no alt text.", title=article.title), ""
-                yield from _about_link(article.href)
-                yield from _about_weight(article.src, picture_bytes)
-        case SocialBlock():
-            if not block.links:
-                yield _("There are no links here."), "remove"
-            for link in block.links:
-                yield from _about_link(link.href)
+                    fix = "alt" if _known_alt(article.src, pictures) else ""
+                    yield _("The picture of “{title}” has no alt text.", title=article.title), fix
+                yield from _about_file(article.src, pictures)
+        case SocialBlock() if not block.links:
+            yield _("There are no links here."), "remove"
         case ColumnsBlock() if not any(block.columns):
             yield _("These columns are empty."), "remove"
+    yield from _about_links(_links_of(block))
 
 
 def _about_picture(
-    block: PictureBlock, theme: Theme, picture_bytes: PictureBytes
+    block: PictureBlock, theme: Theme, pictures: Pictures | None
 ) -> Iterator[tuple[Text, str]]:
     if not block.src:
         yield _("No picture is chosen, so nothing is shown here."), "remove"
@@ -137,7 +188,7 @@ def _about_picture(
                 "This picture has no alt text, which many people see instead. Write what it shows, "
                 "or mark it as decoration."
             ),
-            "decorative",
+            "alt" if _known_alt(block.src, pictures) else "decorative",
         )
     if block.width > theme.width:
         yield (
@@ -148,8 +199,7 @@ def _about_picture(
             ),
             "width",
         )
-    yield from _about_link(block.href)
-    yield from _about_weight(block.src, picture_bytes)
+    yield from _about_file(block.src, pictures)
 
 
 def _about_button(block: ButtonBlock, theme: Theme) -> Iterator[tuple[Text, str]]:
@@ -159,21 +209,57 @@ def _about_button(block: ButtonBlock, theme: Theme) -> Iterator[tuple[Text, str]
         yield _("This button leads nowhere. Enter a link."), ""
     if block.colour and contrast(theme.button_text, block.colour) < CONTRAST_MIN:
         yield _("The text on this button is hard to read in this color."), "contrast"
-    yield from _about_link(block.href)
 
 
-def _about_link(href: str) -> Iterator[tuple[Text, str]]:
-    if href.lower().startswith("http") and why_unseen(href) is UnseenReason.PRIVATE_HOST:
+def _links_of(block: Block) -> list[str]:
+    """Where a block leads, each address once; HTML is checked as a whole message."""
+    match block:
+        case ButtonBlock() | PictureBlock():
+            found = [block.href]
+        case TextBlock():
+            found = _TEXT_LINK.findall(block.text)
+        case ArticlesBlock():
+            texts = (link for each in block.articles for link in _TEXT_LINK.findall(each.text))
+            found = [*(article.href for article in block.articles), *texts]
+        case SocialBlock():
+            found = [link.href for link in block.links]
+        case _:
+            found = []
+    return list(dict.fromkeys(found))
+
+
+def _about_links(links: list[str]) -> Iterator[tuple[Text, str]]:
+    for href in links:
+        if href.lower().startswith("http") and why_unseen(href) is UnseenReason.PRIVATE_HOST:
+            yield (
+                _("{link} works only on your own computer or network.", link=clipped(href, 60)),
+                "",
+            )
+    if samples := [clipped(href, 60) for href in links if is_sample_link(href)]:
         yield (
-            _("{link} works only on your own computer or network.", link=clipped(href, 60)),
+            _(
+                "This block still has sample links: {links}. Enter your own, or remove it.",
+                links=", ".join(samples[:SAMPLES_SHOWN]),
+            ),
             "",
         )
 
 
-def _about_weight(source: str, picture_bytes: PictureBytes) -> Iterator[tuple[Text, str]]:
-    size = picture_bytes(source) if source else None
-    if size and size > PICTURE_BYTES_MAX:
-        megabytes = f"{size / 1024**2:.1f}"
+def is_sample_link(href: str) -> bool:
+    """Whether it leads to a host that stands for the writer’s own website."""
+    try:
+        host = (urlsplit(href.strip()).hostname or "").lower()
+    except ValueError:  # such as a broken IPv6 address
+        return False
+    return host.removeprefix("www.") in _SAMPLE_HOSTS
+
+
+def _about_file(source: str, pictures: Pictures | None) -> Iterator[tuple[Text, str]]:
+    if _is_missing(source, pictures):
+        yield _("This picture is no longer in the media library, so nobody sees it."), ""
+    picture = (pictures or {}).get(id_in_path(source))
+    if picture and picture.size > PICTURE_BYTES_MAX:
+        megabytes = f"{picture.size / 1024**2:.1f}"
         yield _("This picture has {size} MB, which is slow on phones.", size=megabytes), ""
 
 
@@ -191,6 +277,19 @@ def _decorative(block: Block, _theme: Theme) -> Block:
     return msgspec.structs.replace(block, is_decorative=True) if is_picture else block
 
 
+def _described(block: Block, _theme: Theme, pictures: Pictures | None) -> Block:
+    """With the alt texts that the media library knows, where there are none."""
+    if isinstance(block, PictureBlock):
+        return msgspec.structs.replace(block, alt=_known_alt(block.src, pictures))
+    if not isinstance(block, ArticlesBlock):
+        return block
+    articles = [
+        msgspec.structs.replace(each, alt=each.alt.strip() or _known_alt(each.src, pictures))
+        for each in block.articles
+    ]
+    return msgspec.structs.replace(block, articles=articles)
+
+
 def _narrowed(block: Block, _theme: Theme) -> Block:
     return msgspec.structs.replace(block, width=0) if isinstance(block, PictureBlock) else block
 
@@ -202,7 +301,17 @@ def _readable(block: Block, theme: Theme) -> Block:
     return msgspec.structs.replace(block, colour=colour)
 
 
+def _with_fields(block: Block, _theme: Theme) -> Block:
+    if not isinstance(block, HeadingBlock | TextBlock | ButtonBlock):
+        return block
+    text = block.text
+    for found in reversed(list(broken_fields(text))):  # from the end, so that positions stay
+        text = mended_field(text, found)
+    return msgspec.structs.replace(block, text=text)
+
+
 _REPAIRS: dict[str, Repair] = {
+    "field": _with_fields,
     "remove": _removed,
     "decorative": _decorative,
     "width": _narrowed,

@@ -38,10 +38,22 @@ UNDO_BYTES_MAX = 128 * 1024  # travels with the form
 
 
 class UndoStep(msgspec.Struct, frozen=True):
-    """The blocks before an operation: their order, and the content of those it removed."""
+    """The blocks before an operation: their order, and the content of those it removed.
+
+    After an operation on the whole document, such as another template, also the design.
+    """
 
     shape: list[Any]
     removed: dict[str, RawBlock]
+    theme: dict[str, Any] | None = None
+
+
+def limited_undo(steps: list[UndoStep]) -> list[UndoStep]:
+    """The latest ones, as many as a form may carry."""
+    kept = steps[-UNDO_MAX:]
+    while kept and len(msgspec.json.encode(kept)) > UNDO_BYTES_MAX:
+        del kept[0]
+    return kept
 
 
 class BlockEditor:
@@ -51,6 +63,7 @@ class BlockEditor:
         self.blocks = blocks
         self.undo = undo or []
         self.touched = ""  # the id of the block to look at next
+        self.theme: dict[str, Any] | None = None  # the design that undo brings back, if it does
 
     def apply(self, operation: str) -> None:
         """Carry out an operation; BadInput if it is not possible."""
@@ -65,13 +78,7 @@ class BlockEditor:
         action(self, rest)
         after = {block["id"] for block in each_block(self.blocks)}
         removed = {each["id"]: each for each in each_block(before) if each["id"] not in after}
-        self.undo.append(UndoStep(shape_of(before), removed))
-        self._limit_undo()
-
-    def _limit_undo(self) -> None:
-        self.undo = self.undo[-UNDO_MAX:]
-        while self.undo and len(msgspec.json.encode(self.undo)) > UNDO_BYTES_MAX:
-            del self.undo[0]
+        self.undo = limited_undo([*self.undo, UndoStep(shape_of(before), removed)])
 
     def _undo(self) -> None:
         if not self.undo:
@@ -79,7 +86,8 @@ class BlockEditor:
         step = self.undo.pop()
         known = {block["id"]: block for block in each_block(self.blocks)} | step.removed
         self.blocks = in_shape(step.shape, known)
-        self.touched = next(iter(step.removed), "")
+        self.touched = "" if step.theme else next(iter(step.removed), "")
+        self.theme = step.theme
 
     # --- Where a block is ---------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ message in blocks has the address its list has when it is sent.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -52,6 +53,8 @@ DARK_TEXT = "#e6ebe8"
 DARK_QUIET = "#a3b0a9"
 QUIET = "#5f6b65"
 _HEADING_SIZES = {1: "28px", 2: "22px", 3: "18px"}
+_OWN_UNSUBSCRIBE = re.compile(r'href="\{\{\s*unsubscribe_url\b')
+_OWN_ADDRESS = re.compile(r"\{\{\s*postal_address\b")
 _WIDE_PADDING = "0 32px"  # left and right of the content
 _NARROW_PADDING = "0 12px"  # within columns
 _SPLITS = {
@@ -188,9 +191,11 @@ class _Writer:
         if self._theme.has_view_link:  # not above the content, where inboxes would show it
             links.append(_quiet_link("view_url", view, colour))
         line = f"{why}<br />{' &nbsp;·&nbsp; '.join(links)}<br />{{{{ postal_address }}}}"
+        if _OWN_UNSUBSCRIBE.search(own):  # in the author's own words, in any language
+            line = "" if _OWN_ADDRESS.search(own) else "{{ postal_address }}"
         return (
-            f'<mj-section padding="16px 32px 32px"><mj-column>{own}{self._quiet(line)}'
-            "</mj-column></mj-section>"
+            f'<mj-section padding="16px 32px 32px"><mj-column>{own}'
+            f"{self._quiet(line) if line else ''}</mj-column></mj-section>"
         )
 
     def _quiet_colour(self) -> str:

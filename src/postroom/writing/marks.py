@@ -11,8 +11,25 @@ import hashlib
 import html
 import re
 
+from postroom.domain.message import BODY_BYTES_MAX
+from postroom.domain.texts import _
 from postroom.mail.control_flow import split_tags
-from postroom.mail.merge import split_fields
+from postroom.mail.entities import unescape
+from postroom.mail.merge import BadTemplate, split_fields
+
+MADE_CHARS_MAX = 2 * BODY_BYTES_MAX  # of HTML that is made; what is over half of it is refused
+
+
+def check_length(made: str) -> str:
+    """Refuse what became far too long, before anything else is done with it."""
+    if len(made) > MADE_CHARS_MAX:
+        raise BadTemplate(
+            _(
+                "The HTML that is made of it has over {limit} MB. Shorten it.",
+                limit=BODY_BYTES_MAX // 1024**2,
+            )
+        )
+    return made
 
 
 class MarkedText:
@@ -38,15 +55,27 @@ class MarkedText:
         self.text = "".join(pieces)
 
     def _mark(self, piece: str) -> str:
-        self._kept.append(html.unescape(piece) if self._is_markup else piece)
+        self._kept.append(unescape(piece) if self._is_markup else piece)
         return f"{self._word}{len(self._kept) - 1}z"
 
     def restored(self, text: str, *, is_html: bool = True) -> str:
         """Put the fields and tags back, in HTML as entities: a field may be in an attribute."""
 
-        def kept(mark: re.Match[str]) -> str:
-            piece = self._kept[int(mark[1] or mark[2])]
-            is_tag = piece.startswith("{%")
-            return html.escape(piece) if is_html and not is_tag else piece
+        pieces = self.split(check_length(text))
+        room = MADE_CHARS_MAX
+        for at in range(1, len(pieces), 2):
+            is_tag = pieces[at].startswith("{%")
+            pieces[at] = html.escape(pieces[at]) if is_html and not is_tag else pieces[at]
+            room -= len(pieces[at])
+            if room < 0:  # a field of a style that every tag has
+                break
+        return check_length("".join(pieces))
 
-        return self._pattern.sub(kept, text)
+    def split(self, text: str) -> list[str]:
+        """Text and kept pieces in turn, as `re.split` does."""
+        pieces: list[str] = []
+        position = 0
+        for mark in self._pattern.finditer(text):
+            pieces += [text[position : mark.start()], self._kept[int(mark[1] or mark[2])]]
+            position = mark.end()
+        return [*pieces, text[position:]]

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import re
 
-from mjml import mjml2html
-
 from postroom.domain.texts import _
+from postroom.mail.html_shape import ATTRIBUTE
 from postroom.mail.merge import BadTemplate, line_of
-from postroom.writing.marks import MarkedText
+from postroom.writing.marks import MarkedText, check_length
 
 SOURCE_CHARS_MAX = 256 * 1024
 TAGS_MAX = 2500
 LAYOUT_TAGS_MAX = 800  # elements of MJML, each of which becomes a table or two
+SHARED_CHARS_MAX = 8 * 1024  # of attributes that many tags get, each of them several times
 _TAG_START = re.compile(r"<[A-Za-z]")
 _LAYOUT_TAG = re.compile(r"<mj", re.IGNORECASE)
 _INCLUDE = re.compile(r"<mj-include\b", re.IGNORECASE)
 _BARE_AMPERSAND = re.compile(
     r"&(?!(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});)"
+)
+# Tags whose attributes those within them get as well.
+_SHARING_TAG = re.compile(
+    rf"<mj-(?:accordion|carousel|hero|navbar|social)(?![\w-])(?:{ATTRIBUTE})*+"
 )
 _ROOT = re.compile(r"<mjml\b([^>]*)>", re.IGNORECASE)
 _NO_FONTS: dict[str, str] = {}  # otherwise web fonts would be loaded from elsewhere
@@ -40,15 +44,26 @@ def direction_of(language: str) -> str:
 
 def html_from_mjml(source: str, language: str = "en") -> str:
     """Make the HTML; BadTemplate says what is wrong. Merge fields and control tags stay."""
+    from mjml import mjml2html
+
     _check_size(source)
     if _INCLUDE.search(source):
         raise BadTemplate(_("mj-include is not possible here; paste what it would include."))
     marked = MarkedText(_BARE_AMPERSAND.sub("&amp;", source.strip()), is_markup=True)
+    if _shared_chars(marked.text) > SHARED_CHARS_MAX:
+        raise BadTemplate(
+            _(
+                "Attributes that many tags share (mj-attributes, mj-social and others) have over "
+                "{limit:,} characters; shorten them.",
+                limit=SHARED_CHARS_MAX,
+            )
+        )
+    root = _in_language(marked.text, language)
     try:
-        made = str(mjml2html(_in_language(marked.text, language), fonts=_NO_FONTS))
+        made = str(mjml2html(root, fonts=_NO_FONTS))
     except ValueError as error:
         raise _mistake(source, str(error)) from None
-    return marked.restored(fold(made))
+    return marked.restored(fold(check_length(made)))
 
 
 def _in_language(source: str, language: str) -> str:
@@ -77,6 +92,13 @@ def _check_size(source: str) -> None:
                 layout=LAYOUT_TAGS_MAX,
             )
         )
+
+
+def _shared_chars(source: str) -> int:
+    """The length of the defaults of all tags, and of the tags that share their attributes."""
+    start, end = source.find("<mj-attributes"), source.rfind("</mj-attributes")
+    defaults = end - start if 0 <= start < end else 0
+    return defaults + sum(len(each[0]) for each in _SHARING_TAG.finditer(source))
 
 
 def _mistake(source: str, error: str) -> BadTemplate:

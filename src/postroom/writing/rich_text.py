@@ -30,13 +30,18 @@ _LONELY_TAG = re.compile(r"(\{%[^<]{0,300}?%\})<br />\n")
 
 def html_of_text(source: str, *, link_colour: str, gap: str = "14px") -> str:
     """Write the paragraphs of a text; BadInput if a merge field is never closed."""
-    if len(_SIGNS.findall(source)) > SIGNS_MAX:
-        raise BadInput(_("the text has over {limit:,} lines and signs; split it.", limit=SIGNS_MAX))
-    marked = MarkedText(source, tags_as_words=True)
-    tokens = _parser.parse(marked.text)
+    marked, tokens = parse_text(source)
     _style(tokens, link_colour, gap)
     written = str(_parser.renderer.render(tokens, _parser.options, {}))
     return _LONELY_TAG.sub(r"\1", marked.restored(written)).strip()
+
+
+def parse_text(source: str) -> tuple[MarkedText, list[Token]]:
+    """The tokens of a text, in which fields and tags are words; BadInput if it is too long."""
+    if len(_SIGNS.findall(source)) > SIGNS_MAX:
+        raise BadInput(_("the text has over {limit:,} lines and signs; split it.", limit=SIGNS_MAX))
+    marked = MarkedText(source, tags_as_words=True)
+    return marked, _parser.parse(marked.text)
 
 
 def _style(tokens: Sequence[Token], link_colour: str, gap: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-import css_inline
 import msgspec
 
 from postroom.domain.block import parse_document
@@ -17,12 +16,16 @@ from postroom.mail.html_shape import check_shape
 from postroom.mail.markdown import html_from_markdown
 from postroom.mail.merge import BadTemplate
 from postroom.writing.layout import html_from_blocks
-from postroom.writing.marks import MarkedText
+from postroom.writing.marks import MarkedText, check_length
 from postroom.writing.mjml import direction_of, html_from_mjml
 
 STYLE_CHARS_MAX = 128 * 1024  # each rule is tried on every element
+# What style sheets may become if every tag gets all of them; real emails reach half of it.
+INLINED_CHARS_MAX = 24 * 1024**2
+_TAG_START = re.compile("<[A-Za-z]")
 _STYLE = re.compile(r"<style\b", re.IGNORECASE)
 _STYLE_CONTENT = re.compile(r"<style\b[^>]*>.*?</style>", re.IGNORECASE | re.DOTALL)
+_STYLE_END = re.compile(r"</style", re.IGNORECASE)
 _DECLARATIONS = re.compile(r"\{([^{}@]*)\}")  # the body of one rule
 _HTML_ENGLISH = '<html lang="en">'
 
@@ -61,12 +64,15 @@ def with_inline_styles(html: str) -> str:
     Nothing is loaded from files or the network. Rules that cannot be inlined, such as @media, stay
     and become important, so that they still win over the inlined ones.
     """
+    import css_inline
+
     check_shape(html)
-    if len(html) > STYLE_CHARS_MAX:
+    is_large = _style_chars(html) * len(_TAG_START.findall(html)) > INLINED_CHARS_MAX
+    if len(html) > STYLE_CHARS_MAX or is_large:
         raise BadTemplate(
             _(
-                "The HTML is over {limit} kB, too long to put its styles into the tags. Shorten "
-                "it, or choose to leave the styles as they are.",
+                "The HTML is over {limit} kB or has too many styles to put them into the tags. "
+                "Shorten it, or choose to leave the styles as they are.",
                 limit=STYLE_CHARS_MAX // 1024,
             )
         )
@@ -75,9 +81,22 @@ def with_inline_styles(html: str) -> str:
         load_remote_stylesheets=False, keep_at_rules=True, keep_link_tags=True
     )
     try:
-        return marked.restored(_STYLE_CONTENT.sub(_stronger, inliner.inline(marked.text)))
+        inlined = inliner.inline(marked.text)
     except (css_inline.InlineError, ValueError) as error:
         raise BadTemplate(_("The styles cannot be read: {why}", why=error)) from None
+    return marked.restored(_STYLE_CONTENT.sub(_stronger, check_length(inlined)))
+
+
+def _style_chars(html: str) -> int:
+    """The length of all style sheets, wherever a parser might see one."""
+    chars = 0
+    stop = 0
+    for start in _STYLE.finditer(html):
+        if start.start() >= stop:
+            end = _STYLE_END.search(html, start.end())
+            stop = end.start() if end else len(html)
+            chars += stop - start.start()
+    return chars
 
 
 def _stronger(style: re.Match[str]) -> str:

@@ -162,7 +162,7 @@ def test_every_type_of_bounce(
 
 
 @pytest.mark.parametrize(("code", "name"), [(16, "Unsubscribe"), (100002, "ManuallyDeactivated")])
-def test_bounces_of_people_who_left(code: int, name: str) -> None:
+def test_bounces_of_people_who_unsubscribed(code: int, name: str) -> None:
     found = read_one(postmark_bounce(code, name))
     assert (found.kind, found.classification) == (FeedbackKind.UNSUBSCRIBED, None)
 

@@ -188,7 +188,7 @@ def test_a_topic_left_before_is_not_left_again() -> None:
     assert read_report(json.dumps(report), MESSAGE_ID, classify) == ([], 1)
 
 
-def test_each_recipient_has_an_event_with_an_id_of_its_own() -> None:
+def test_each_recipient_has_an_event_with_its_own_id() -> None:
     report = ses_report("Delivery", "delivery", AT | {"recipients": [ADDRESS, OTHER]})
     found = read_report(json.dumps(report), MESSAGE_ID, classify)
     assert [event.address for event in found.events] == [ADDRESS, OTHER]
@@ -244,6 +244,7 @@ def test_a_report_that_cannot_be_read_counts_as_unknown(text: str) -> None:
     assert read_report(text, MESSAGE_ID, classify) == ([], 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(cut=st.integers(0, 2000), put=st.text(max_size=10))
 def test_no_report_raises(cut: int, put: str) -> None:

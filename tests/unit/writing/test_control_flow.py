@@ -6,7 +6,13 @@ import pytest
 
 from postroom.domain.address import parse_address, parse_mailbox
 from postroom.mail.body import text_from_html
-from postroom.mail.control_flow import OUTPUT_CHARS_MAX, compile_body, split_tags, with_regions
+from postroom.mail.control_flow import (
+    OUTPUT_CHARS_MAX,
+    RegionBudget,
+    compile_body,
+    split_tags,
+    with_regions,
+)
 from postroom.mail.merge import BadTemplate, fill
 from postroom.mail.mime import MailParts, compile_mail
 from postroom.transport.provider.content import PlaceholderTemplate
@@ -79,6 +85,18 @@ def test_a_region_that_grows_too_large_or_takes_too_long_shows_nothing() -> None
     assert merged(f"a{nested}b", is_html=False, x=",".join("1" * 900)) == "ab"
 
 
+def test_a_region_that_is_left_out_is_noted_once() -> None:
+    template = "a{% for one in all | split(',') %}" + "x" * 9999 + "{% endfor %}b"
+    _segments, [region] = compile_body(template, is_html=False)
+    noted: list[str] = []
+    region.note_left_out = lambda: noted.append("left out")
+    assert region.rendered({"all": "1"}, RegionBudget())[0] == "x" * 9999
+    assert noted == []
+    for _recipient in range(3):
+        assert region.rendered({"all": ",".join("1" * 300)}, RegionBudget()) == ("", RegionBudget())
+    assert noted == ["left out"]
+
+
 def test_a_mail_is_spliced_the_same_in_both_renditions_and_for_providers() -> None:
     html = "<p>Dear {{ name }},</p>\n{% if city %}<p>{{ city }}\nis ä</p>\n{% endif %}<p>Bye</p>"
     compiled = compile_mail(MailParts(sender=SENDER, subject="x", html=html))
@@ -105,3 +123,31 @@ def test_tags_stay_in_the_text_part_also_from_tables() -> None:
 def test_a_subject_has_no_conditions() -> None:
     with pytest.raises(BadTemplate, match="subject"):
         compile_mail(MailParts(sender=SENDER, subject="{% if a %}x{% endif %}", text="x"))
+
+
+def test_what_a_loop_writes_has_the_same_limit() -> None:
+    template = "{% for y in x | split('|') %}{% for i in c | split %}" + "{{ y }}" * 20
+    template += "{% endfor %}{% endfor %}"
+    assert merged(template, x='"' * 2000, c="1") == "&quot;" * 40_000
+    assert merged(template, x='"' * 2000, c=",".join("1" * 200)) == ""  # 48 MB without the limit
+
+
+def test_splitting_again_and_again_has_a_limit() -> None:
+    template = "{% for i in c | split %}{% if c | split == d %}{% endif %}x{% endfor %}"
+    assert merged(template, c=",".join("1" * 100)) == "x" * 100
+    assert merged(template, c=",".join("1" * 1000)) == ""
+
+
+def test_all_regions_of_a_mail_share_the_limit() -> None:
+    """A hundred of them would write 25 MB for one recipient."""
+    part = "x" * (OUTPUT_CHARS_MAX // 4 - 10)
+    large = f"{{% if a %}}{part}{{% endif %}}"
+    small = "{% if a %}small{% endif %}"
+    assert merged(large * 6 + small, is_html=False, a="1") == part * 4 + "small"
+
+
+def test_each_recipient_has_the_whole_limit() -> None:
+    template = "{% for i in c | split %}{{ i }}{% endfor %}"
+    segments, regions = compile_body(template, is_html=True)
+    for _time in range(OUTPUT_CHARS_MAX // 2000 + 10):
+        assert len(fill(segments, with_regions(regions, {"c": "x" * 2000}))) == 2000

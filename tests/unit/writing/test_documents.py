@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html as html_module
 import re
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
@@ -33,7 +37,9 @@ from postroom.domain.block import (
 )
 from postroom.domain.message_template import renumbered
 from postroom.domain.theme import COLOUR_FIELDS, Font, Logo, Theme
+from postroom.mail import control_flow, escape_context, merge
 from postroom.mail.body import text_from_html
+from postroom.mail.escape_context import EscapeContext
 from postroom.mail.finishing import MessageFields, finished_bodies
 from postroom.mail.merge import fill
 from postroom.mail.mime import MailParts, compile_mail
@@ -42,7 +48,7 @@ from postroom.writing.block_checks import check_blocks, fixed
 from postroom.writing.layout import html_from_blocks
 
 DOCUMENTS = 1000
-HOSTILE = "\"><script>alert(1)</script>'&{{ x }}{% if x %}"
+HOSTILE = "\" onclick=x ' onclick=y \"><script>alert(1)</script>'&{{ x }}{% if x %}"
 SENDER = parse_mailbox("news@contoso.edu")
 OWN = MessageFields(list_title='History "news" <b>', postal_address="1 Street & Co")
 
@@ -73,6 +79,7 @@ urls = st.one_of(
     st.just(""),
     st.sampled_from(["https://contoso.edu/a?b=1&c=2", "mailto:a@contoso.edu", "tel:+4712"]),
     st.sampled_from(["https://contoso.edu/{{ name }}?q={{ city | default('x') }}", "{{ url }}"]),
+    st.just("mailto:{{ email }}?subject={{ name }}"),
 )
 sources = st.sampled_from(["", "https://contoso.edu/a.png", "/media/abc.png", "{{ picture }}"])
 aligns = st.sampled_from(list(Align))
@@ -131,6 +138,7 @@ documents = st.builds(
 ).map(renumbered)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=DOCUMENTS,
     deadline=None,
@@ -141,6 +149,10 @@ documents = st.builds(
 def test_every_document_is_rendered_parsed_and_escaped(
     document: BlockDocument, language: str
 ) -> None:
+    check_rendering(document, language)
+
+
+def check_rendering(document: BlockDocument, language: str) -> None:
     assert parse_document(encode_document(document)) == document
     html, _text = finished_bodies(
         html_from_blocks(document, language), None, OWN, "Look, {{ name }}"
@@ -177,7 +189,8 @@ def _check_page(document: BlockDocument, page: str) -> None:
     for node in parsed.css("*"):
         assert not any(name.startswith("on") for name in node.attributes)
     for link in parsed.css("a[href]"):
-        assert re.match(r"https?:|mailto:|tel:|#", link.attributes["href"] or "#")
+        href = link.attributes["href"] or "#"
+        assert re.fullmatch(r"(?:(?:https?|mailto|tel):|#)[^\s\"'<>]*", href), href
     assert parsed.body is not None
     for block in all_blocks(document):
         if isinstance(block, ButtonBlock) and "{" not in block.text:
@@ -189,6 +202,59 @@ def _check_page(document: BlockDocument, page: str) -> None:
     assert unseen == set(), unseen
 
 
+@pytest.mark.parametrize(
+    ("context", "mutant"),
+    [
+        (EscapeContext.HTML, str),  # raw text
+        (EscapeContext.HTML, partial(html_module.escape, quote=False)),  # not for attributes
+        (EscapeContext.URL, html_module.escape),  # any scheme
+        (EscapeContext.URL_PART, html_module.escape),  # as if it were text
+        (EscapeContext.MAILTO, html_module.escape),
+    ],
+)
+def test_a_mistake_in_the_escaping_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, context: EscapeContext, mutant: Callable[[str], str]
+) -> None:
+    monkeypatch.setitem(merge._ESCAPES, context, mutant)
+    with pytest.raises(AssertionError):
+        noticing()
+
+
+def test_a_place_that_is_mistaken_for_another_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link whose fields are escaped as text, which lets any scheme through."""
+    monkeypatch.setattr(escape_context, "_URL_ATTRIBUTES", frozenset())
+    with pytest.raises(AssertionError):
+        noticing()
+
+
+def test_a_condition_that_escapes_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_flow, "escape", lambda value, _context: value)
+    with pytest.raises(AssertionError):
+        noticing()
+
+
+@pytest.mark.slow
+def test_without_a_mistake_the_same_documents_pass() -> None:
+    """So what notices the mistakes is not what refuses everything."""
+    noticing()
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+@given(documents, st.just("en"))
+def noticing(document: BlockDocument, language: str) -> None:
+    """The test above, with fewer documents and without a search for the smallest."""
+    check_rendering(document, language)
+
+
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(documents)
 def test_what_the_checks_offer_to_fix_is_fixed(document: BlockDocument) -> None:

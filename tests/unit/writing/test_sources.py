@@ -6,9 +6,18 @@ import contextlib
 
 import pytest
 
-from postroom.domain.block import BadBlock, BlockDocument, HeadingBlock, document_of, parse_document
+from postroom.domain.block import (
+    BadBlock,
+    BlockDocument,
+    HeadingBlock,
+    document_of,
+    kind_of,
+    parse_document,
+)
 from postroom.domain.message import BodyKind
+from postroom.domain.theme import Theme
 from postroom.mail.merge import BadTemplate
+from postroom.writing.body_blocks import blocks_from
 from postroom.writing.layout import html_from_blocks, mjml_from_blocks
 from postroom.writing.mjml import LAYOUT_TAGS_MAX, TAGS_MAX, html_from_mjml
 from postroom.writing.ready_made import READY_MADE, ready_made
@@ -91,8 +100,8 @@ def test_a_body_has_the_language_and_direction_of_its_message(kind: BodyKind) ->
         ({"kind": "text", "text": "x" * 20_001}, "over 20,000"),
         ({"kind": "button", "colour": "red"}, "not a color"),
         ({"kind": "columns", "columns": [[]]}, "two or three"),
-        ({"kind": "columns", "columns": [[{"kind": "columns", "id": "b2"}], []]}, "not the blocks"),
-        ({"kind": "carousel"}, "not the blocks"),
+        ({"kind": "columns", "columns": [[{"kind": "columns", "id": "b2"}], []]}, "Invalid value"),
+        ({"kind": "carousel"}, "blocks.0..kind: Invalid value"),
     ],
 )
 def test_a_block_that_cannot_be_used_is_named(block: dict[str, object], why: str) -> None:
@@ -126,3 +135,81 @@ def test_a_ready_made_template_is_small_and_loads_nothing_from_elsewhere(name: s
     assert "prefers-color-scheme: dark" in made
     assert max(map(len, made.split("\n"))) < 400  # sent as they are, without encoding
     assert mjml_from_blocks(ready_made(name)).startswith("<mjml>")
+
+
+def test_markdown_becomes_blocks_that_say_the_same() -> None:
+    text = "# One #\n\nText\n---\n\n```\n# code\n```\n\n---\n## Two\nmore\n\n* * *"
+    found = blocks_from(BodyKind.MARKDOWN, text).blocks
+    assert [kind_of(block) for block in found] == ["heading", "text", "divider", "heading", "text"]
+    assert [getattr(block, "text", "") for block in found] == [
+        "One",
+        "Text\n---\n\n```\n# code\n```",
+        "",
+        "Two",
+        "more\n\n* * *",
+    ]
+
+
+def test_a_footer_with_its_own_unsubscribe_link_is_the_only_one() -> None:
+    def made(footer: str) -> str:
+        theme = Theme(footer=footer)
+        return html_from_blocks(
+            BlockDocument(blocks=[HeadingBlock(id="b1", text="x")], theme=theme)
+        )
+
+    plain = made("Our footer")
+    assert "You are receiving this" in plain
+    own = made("[Abmelden]({{ unsubscribe_url }})")
+    assert "You are receiving this" not in own
+    assert own.count("{{ unsubscribe_url }}") == 1
+    assert "{{ postal_address }}" in own
+    both = made("[Abmelden]({{ unsubscribe_url }}), {{ postal_address }}")
+    assert both.count("{{ postal_address }}") == 1
+    assert "You are receiving this" in made("{{ unsubscribe_url }}")  # no link, only its address
+
+
+def test_styles_that_every_tag_would_get_are_refused_before_they_fill_the_memory() -> None:
+    body = '<style>br{color:"' + "x" * 60_000 + '"}</style>' + "<br>" * 9000  # 540 MB
+    with pytest.raises(BadTemplate, match="too many styles"):
+        with_inline_styles(body)
+
+
+@pytest.mark.parametrize("end", ["</style>", "</STYLE >", ""])
+def test_styles_are_measured_however_they_end(end: str) -> None:
+    body = "<br>" * 5000 + "<style>br{--a:" + "x" * 10_000 + "}" + end
+    with pytest.raises(BadTemplate, match="too many styles"):
+        with_inline_styles(body)
+
+
+def test_many_styles_of_an_ordinary_email_are_still_inlined() -> None:
+    rules = "".join(
+        f".c{n}{{color:red;padding:{n}px;font-family:Arial,sans-serif}}" for n in range(400)
+    )
+    body = f"<style>{rules}</style>" + '<p class="c7">x</p>' * 800
+    assert 'style="color: red;padding: 7px' in with_inline_styles(body)
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ('<mj-attributes><mj-all font-family="{long}"/></mj-attributes>', "<mj-text>a</mj-text>"),
+        (
+            "",
+            '<mj-social align=">" font-family="{long}">'
+            '<mj-social-element name="facebook">a</mj-social-element></mj-social>',
+        ),
+    ],
+)
+def test_attributes_that_many_tags_share_are_short(head: str, body: str) -> None:
+    content = f"<mjml><mj-head>{head}</mj-head>{MJML.format(body)[6:]}"
+    html_from_mjml(content.replace("{long}", "x" * 100))
+    with pytest.raises(BadTemplate, match="many tags share"):
+        html_from_mjml(content.replace("{long}", "x" * 9000))
+
+
+def test_a_field_that_every_tag_gets_does_not_fill_the_memory() -> None:
+    field = '{{ a | default("' + "x" * 250 + '") }}'
+    shared = f'<mj-attributes><mj-all font-family="{field * 100}"/></mj-attributes>'
+    body = MJML.format("<mj-button>a</mj-button>" * 700)[6:]
+    with pytest.raises(BadTemplate, match="over 2 MB"):
+        html_from_mjml(f"<mjml><mj-head>{shared}</mj-head>{body}")

@@ -1,7 +1,7 @@
 """A provider's category of a failure and the server's words become one classification.
 
-A category that names its cause is *firm*: the words may only refine its reason. One that says no
-more than "hard" or "soft" is what we fall back on when the words tell nothing: providers call
+A category that names its cause is *firm*: the words may only refine its reason. A category that
+says no more than "hard" or "soft" is used only if the words say nothing: providers also call
 addresses dead that were refused because of our own reputation.
 """
 
@@ -17,7 +17,7 @@ from postroom.feedback.webhooks.values import status as status_code
 
 Classify = Callable[[str, str], Classification]  # by enhanced status and the server's words
 
-_TELLS_NOTHING = {BounceReason.UNKNOWN, BounceReason.NOT_FEEDBACK}
+_UNINFORMATIVE = {BounceReason.UNKNOWN, BounceReason.NOT_FEEDBACK}
 
 
 class ProviderCategory(msgspec.Struct, frozen=True):
@@ -31,14 +31,14 @@ class ProviderCategory(msgspec.Struct, frozen=True):
 def settle(
     category: ProviderCategory, status: str, words: str, classify: Classify
 ) -> Classification:
-    """Classify a failure by the provider's category and what the server said."""
+    """Classify a failure by the provider's category and the server's response."""
     status = status_code(status)
     words = line(words)
     if status or words:
-        said = classify(status, words)
-        agrees = said.bounce_class is category.bounce_class or not category.is_firm
-        if agrees and said.reason not in _TELLS_NOTHING:
-            return Classification(said.bounce_class, said.reason, said.status or status, words)
+        found = classify(status, words)
+        agrees = found.bounce_class is category.bounce_class or not category.is_firm
+        if agrees and found.reason not in _UNINFORMATIVE:
+            return Classification(found.bounce_class, found.reason, found.status or status, words)
     return Classification(category.bounce_class, category.reason, status, words)
 
 

@@ -8,10 +8,10 @@ Handshakes:
     https://github.com/cloudevents/spec/blob/v1.0/http-webhook.md (4, abuse protection)
 
 Event Grid signs nothing. The proof of origin is a secret that the event subscription carries, in
-the query of its URL or in a header (a *delivery property*); it is also asked for in a handshake, so
-that nobody else can point a subscription at us. Communication Services knows no custom arguments:
+the query of its URL or in a header (a *delivery property*). A handshake must carry it too, so
+that nobody else can point a subscription at us. Communication Services has no custom arguments:
 our delivery token is the local part of `internetMessageId`, and `messageId` is the operation that
-the email was sent by.
+sent the email.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _ENGAGEMENTS = {"view": FeedbackKind.OPENED, "click": FeedbackKind.CLICKED}
 
 
 class AcsStatusDetails(msgspec.Struct, rename="camel"):
-    """What the recipient's server said."""
+    """The response of the recipient's server."""
 
     status_message: str | None = None
 

@@ -3,10 +3,10 @@
     https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks
     https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/webhook-payloads
 
-The signature does **not** cover the event. Whoever sees one post could sign another event with it,
-so a token counts once: it is the event's id, and a second one with it must be ignored. One post has
-one event. Our delivery token is the user variable `postroom_delivery`, or the local part of the
-Message-ID.
+The signature does **not** cover the event. Anybody who sees one post could send another event with
+the same signature, so a token counts once: it is the event's id, and a second event with this id
+must be ignored. One post has one event. Our delivery token is the user variable
+`postroom_delivery`, or the local part of the Message-ID.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class MailgunSignature(msgspec.Struct, rename="kebab"):
 
 
 class MailgunStatus(msgspec.Struct, rename="kebab"):
-    """What the recipient's server said."""
+    """The response of the recipient's server."""
 
     message: str | None = None
     description: str | None = None
@@ -87,7 +87,7 @@ class MailgunStatus(msgspec.Struct, rename="kebab"):
 
 
 class MailgunHeaders(msgspec.Struct, rename="kebab"):
-    """Of the headers that Mailgun repeats, those that we read."""
+    """The headers repeated by Mailgun that we read."""
 
     message_id: str | None = None
 
@@ -105,7 +105,7 @@ class MailgunRejection(msgspec.Struct):
 
 
 class MailgunEvent(msgspec.Struct, rename="kebab"):
-    """The event; of all its keys, those that we read."""
+    """The event, with only the keys that we read."""
 
     event: str
     timestamp: float
@@ -208,15 +208,15 @@ def _classification(
         return complaint("")
     if kind not in (FeedbackKind.BOUNCED, FeedbackKind.DEFERRED):
         return None
-    said = event.delivery_status or MailgunStatus()
-    words = said.message or said.description or (event.reject.reason if event.reject else None)
-    return settle(_category(event, kind, said), said.enhanced_code or "", words or "", classify)
+    reply = event.delivery_status or MailgunStatus()
+    words = reply.message or reply.description or (event.reject.reason if event.reject else None)
+    return settle(_category(event, kind, reply), reply.enhanced_code or "", words or "", classify)
 
 
-def _category(event: MailgunEvent, kind: FeedbackKind, said: MailgunStatus) -> ProviderCategory:
+def _category(event: MailgunEvent, kind: FeedbackKind, reply: MailgunStatus) -> ProviderCategory:
     if event.event == "rejected":
         return _REJECTED
     fallback = _TEMPORARY if kind is FeedbackKind.DEFERRED else _PERMANENT
-    if kind is FeedbackKind.BOUNCED and said.bounce_type == "hard":
+    if kind is FeedbackKind.BOUNCED and reply.bounce_type == "hard":
         fallback = _HARD
     return _REASONS.get(event.reason or "", fallback)

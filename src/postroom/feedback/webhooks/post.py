@@ -1,8 +1,8 @@
 """What a provider posts to us, and what reading it can result in.
 
 The order is the same for every provider: the size is checked before anything is parsed, the proof
-of origin before any event is read. Inside a post that is proven to come from the provider, an event
-that cannot be read is counted and does not spoil the others.
+of origin before any event is read. In a post that is proven to come from the provider, an event
+that cannot be read is counted and does not affect the others.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class WebhookLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a post is read, and how old its signature may be.
 
     SendGrid posts up to 768 kB; the others post less. An event that was seen before is recognized
-    by its id, so the replay window may be wide: as wide as a provider keeps trying, if it repeats
-    a post without signing it anew.
+    by its id, so the replay window may be as long as a provider keeps retrying a post without
+    signing it again.
     """
 
     body_bytes_max: int = 1_000_000
@@ -42,7 +42,7 @@ DEFAULT_LIMITS = WebhookLimits()
 
 
 class RefusalReason(StrEnum):
-    """Why a post was not read; no text of it, so that it can be logged."""
+    """Why a post was not read, without any of its text, so that it can be logged."""
 
     TOO_LARGE = "too_large"
     TOO_MANY_EVENTS = "too_many_events"
@@ -53,7 +53,7 @@ class RefusalReason(StrEnum):
     WRONG_TOPIC = "wrong_topic"
     BAD_CERTIFICATE_URL = "bad_certificate_url"
     BAD_CERTIFICATE = "bad_certificate"
-    CERTIFICATE_UNAVAILABLE = "certificate_unavailable"  # ours to mend: the provider tries again
+    CERTIFICATE_UNAVAILABLE = "certificate_unavailable"  # our problem: the provider tries again
 
 
 _HTTP_STATUS = {
@@ -65,7 +65,7 @@ _HTTP_STATUS = {
 
 
 class AcceptedPost(msgspec.Struct, frozen=True):
-    """What the provider reported. `unknown` counts what it also said and we have no use for."""
+    """What the provider reported. `unknown` counts events that we cannot use."""
 
     events: list[FeedbackEvent]  # each id once
     unknown: int = 0  # malformed, of a kind we do not know, or nothing that happened to an email

@@ -5,7 +5,7 @@
     https://postmarkapp.com/developer/api/bounce-api (bounce types and their codes)
 
 One post has one event. Our delivery token is `postroom_delivery` in `Metadata`. Only bounces and
-spam complaints have an id of their own; the id of any other event is made of its contents, which
+spam complaints have their own id; the id of any other event is made from its contents, which
 are the same when Postmark posts it again.
 """
 
@@ -93,7 +93,7 @@ class PostmarkSecrets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostmarkEvent(msgspec.Struct, rename="pascal"):
-    """An event of any type; of all its keys, those that we read."""
+    """An event of any type, with only the keys that we read."""
 
     record_type: str
     message_id: str = msgspec.field(default="", name="MessageID")

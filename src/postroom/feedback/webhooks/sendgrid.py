@@ -16,16 +16,9 @@ import base64
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    ECDSA,
-    SECP256R1,
-    EllipticCurvePublicKey,
-)
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from postroom.domain.errors import BadInput
 from postroom.domain.feedback import BounceReason, Classification, FeedbackEvent, FeedbackKind
@@ -50,6 +43,9 @@ from postroom.feedback.webhooks.post import (
     WebhookResult,
     accept,
 )
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 SOURCE = "sendgrid"
 SIGNATURE_HEADER = "x-twilio-email-event-webhook-signature"
@@ -102,7 +98,7 @@ _MESSAGE_ID_ENDS = re.compile(r"\.(?:filter|recvd)")
 
 
 class SendGridEvent(msgspec.Struct):
-    """One event as posted; of all its keys, those that we read."""
+    """One event as posted, with only the keys that we read."""
 
     event: str
     timestamp: float
@@ -126,6 +122,10 @@ _one = msgspec.json.Decoder(SendGridEvent)
 
 def verification_key(text: str) -> EllipticCurvePublicKey:
     """Parse the verification key as SendGrid shows it in Mail Settings."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
     try:
         der = base64.b64decode("".join(text.split())[:KEY_CHARS_MAX], validate=True)
         key = load_der_public_key(der)
@@ -134,7 +134,7 @@ def verification_key(text: str) -> EllipticCurvePublicKey:
     if isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
         return key
     raise BadInput(
-        _("This is not a verification key of SendGrid. Copy it from Mail Settings, Event Webhooks.")
+        _("This is not a SendGrid verification key. Copy it from Mail Settings, Event Webhooks.")
     )
 
 
@@ -178,6 +178,10 @@ def _verify(
 
 
 def _is_signed(key: EllipticCurvePublicKey, signature: bytes, signed: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+    from cryptography.hazmat.primitives.hashes import SHA256
+
     try:
         key.verify(signature, signed, ECDSA(SHA256()))
     except InvalidSignature:
@@ -228,7 +232,7 @@ def _event_id(event: SendGridEvent, message: str) -> str:
 
 
 def _delivery(event: SendGridEvent) -> str:
-    """By our custom argument; by the Message-ID if the email was handed over by SMTP."""
+    """Read the token from our custom argument, or from the Message-ID if SMTP was used."""
     if event.postroom_delivery:
         return values.delivery(event.postroom_delivery)
     return values.delivery_of_message_id(event.smtp_id) if event.smtp_id else ""

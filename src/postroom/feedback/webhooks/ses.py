@@ -74,7 +74,7 @@ class SesHeader(msgspec.Struct):
 
 
 class SesCommonHeaders(msgspec.Struct, rename="camel"):
-    """Of the headers that SES repeats, the one that we read."""
+    """The header repeated by SES that we read."""
 
     message_id: str | None = None
 
@@ -91,7 +91,7 @@ class SesMail(msgspec.Struct, rename="camel"):
 
 
 class SesDetails(msgspec.Struct, rename="camel"):
-    """What happened; SES calls the object after the event, and fills in what belongs to it."""
+    """What happened; SES names the object after the event, and fills in the relevant fields."""
 
     timestamp: str = ""
     bounce_type: str = ""
@@ -164,7 +164,7 @@ class ReadReport(NamedTuple):
 
 
 class SesFinding(NamedTuple):
-    """What the report says of one recipient."""
+    """What the report says about one recipient."""
 
     kind: FeedbackKind
     address: str
@@ -280,14 +280,14 @@ def _complaints(details: SesDetails) -> Iterator[SesFinding]:
 def _refusals(
     mail: SesMail, category: ProviderCategory, words: str, classify: Classify
 ) -> Iterator[SesFinding]:
-    """SES itself refused the email; all that the words can do is refine the reason."""
+    """SES itself refused the email; the words can only refine the reason."""
     for address in mail.destination:
         classification = settle(category, "", words, classify)
         yield SesFinding(FeedbackKind.BOUNCED, address, classification)
 
 
 def _departures(mail: SesMail, change: SesSubscription) -> Iterator[SesFinding]:
-    """Somebody left everything, or a topic that they had not left before."""
+    """Somebody unsubscribed from everything, or from a topic they were subscribed to."""
     chosen = change.new_topic_preferences
     has_left_all = chosen is not None and chosen.unsubscribe_all
     if has_left_all or _topics_left(chosen) - _topics_left(change.old_topic_preferences):

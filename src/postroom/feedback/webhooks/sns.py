@@ -5,9 +5,9 @@ Canonical string, signature versions and where the certificate may come from:
     https://docs.aws.amazon.com/sns/latest/dg/
     sns-verify-signature-of-message-verify-message-signature.html
 Version 1 signs a SHA-1 hash, version 2 a SHA-256 hash. SNS signs for anybody who has a topic, so
-a valid signature proves nothing without the topic's ARN; and whoever knows the ARN could still ask
-for a subscription, which is why only an owner confirms one. Raw message delivery has no signature
-and is refused.
+a valid signature proves nothing without the topic's ARN. Anybody who knows the ARN could still
+request a subscription, which is why only an owner can confirm one. Raw message delivery has no
+signature and is refused.
 """
 
 from __future__ import annotations
@@ -16,13 +16,9 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from cryptography.hazmat.primitives.hashes import SHA1, SHA256
-from cryptography.x509 import Certificate, load_pem_x509_certificate
 
 from postroom.feedback.webhooks import ses, values
 from postroom.feedback.webhooks.categories import Classify
@@ -38,6 +34,9 @@ from postroom.feedback.webhooks.post import (
     accept,
 )
 
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
 CERTIFICATES_MAX = 16  # there is one per region, and a new one about once a year
 CERTIFICATE_BYTES_MAX = 32_000
 FETCHES_WAITING_MAX = 8  # strangers may name any certificate: they must not queue up
@@ -51,7 +50,7 @@ _CERTIFICATE_URL = re.compile(
     r"https://sns\.[a-z0-9-]{3,30}\.amazonaws\.com(?:\.cn)?/[A-Za-z0-9_-]{1,100}\.pem"
 )
 _CONFIRM_URL = re.compile(r"https://sns\.[a-z0-9-]{3,30}\.amazonaws\.com(?:\.cn)?/\?[!-~]+")
-_HASHES = {"1": SHA1, "2": SHA256}
+_VERSIONS = ("1", "2")  # of signatures
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION = (
     *("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
@@ -99,7 +98,7 @@ class SigningCertificates:
         self._waiting = 0
 
     async def get(self, url: str, now: datetime) -> Certificate | None:
-        """The certificate at a URL that was checked before; None if it cannot be had now."""
+        """The certificate at a URL that was checked before; None if it cannot be fetched now."""
         if url in self._kept:
             return self._kept[url]
         if self._waiting >= FETCHES_WAITING_MAX or now < self._failed_until.get(url, now):
@@ -131,6 +130,9 @@ def _drop_oldest(kept: dict[str, Certificate] | dict[str, datetime], kept_max: i
 def _parsed_certificate(pem: bytes | None) -> Certificate | None:
     if pem is None or len(pem) > CERTIFICATE_BYTES_MAX:
         return None
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.x509 import load_pem_x509_certificate
+
     try:
         return load_pem_x509_certificate(pem)
     except (ValueError, UnsupportedAlgorithm):
@@ -165,7 +167,7 @@ async def read(
 
 
 def _check_envelope(message: SnsMessage, topics: frozenset[str]) -> RefusalReason | None:
-    if message.type not in _SIGNED_FIELDS or message.signature_version not in _HASHES:
+    if message.type not in _SIGNED_FIELDS or message.signature_version not in _VERSIONS:
         return RefusalReason.UNSIGNED
     if message.topic_arn not in topics:
         return RefusalReason.WRONG_TOPIC
@@ -184,12 +186,24 @@ async def _verify(
     certificate = await certificates.get(message.signing_cert_url, now)
     if certificate is None:
         return RefusalReason.CERTIFICATE_UNAVAILABLE
+    return _check_signature(message, certificate, signature, signed, now)
+
+
+def _check_signature(
+    message: SnsMessage, certificate: Certificate, signature: bytes, signed: bytes, now: datetime
+) -> RefusalReason | None:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.hashes import SHA1, SHA256
+
     key = certificate.public_key()
     is_valid = certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
     if not is_valid or not isinstance(key, RSAPublicKey):
         return RefusalReason.BAD_CERTIFICATE
     try:
-        key.verify(signature, signed, PKCS1v15(), _HASHES[message.signature_version]())
+        hashed = SHA1() if message.signature_version == "1" else SHA256()
+        key.verify(signature, signed, PKCS1v15(), hashed)
     except InvalidSignature:
         return RefusalReason.BAD_SIGNATURE
     return None

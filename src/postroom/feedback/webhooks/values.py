@@ -1,4 +1,4 @@
-"""Read single values out of a post: bounded, printable, and never trusted further than that."""
+"""Read single values from a post: bounded and printable, but not otherwise trusted."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def status(text: str) -> str:
 
 
 def delivery(text: str) -> str:
-    """A delivery token, by its form alone; whoever uses it checks its MAC."""
+    """A delivery token, checked only by its form; the caller checks its MAC."""
     token = text.lower()
     return token if _TOKEN.fullmatch(token) else ""
 

@@ -78,7 +78,7 @@ class _StyleSheet(NamedTuple):
     font: bool
 
 
-class _TextStyle(NamedTuple):
+class TextStyle(NamedTuple):
     """How text looks at one place; None is unknown, and counts as readable."""
 
     is_hidden: bool = False
@@ -96,6 +96,13 @@ class _TextStyle(NamedTuple):
             return False
         pairs = zip(self.colour, self.background, strict=True)
         return all(abs(one - other) <= ALIKE_MAX for one, other in pairs)
+
+
+def styled_texts(template: str) -> list[tuple[str, TextStyle]]:
+    """Every piece of text with its style; BadTemplate as for `check_shape`."""
+    markup = without_fields(template)
+    check_shape(markup)
+    return list(_text_nodes(LexborHTMLParser(markup)))
 
 
 def without_fields(template: str) -> str:
@@ -171,14 +178,14 @@ def _texts(document: LexborHTMLParser) -> tuple[str, str]:
     return "".join(shown), " ".join(hidden)
 
 
-def _text_nodes(document: LexborHTMLParser) -> Iterator[tuple[str, _TextStyle]]:
+def _text_nodes(document: LexborHTMLParser) -> Iterator[tuple[str, TextStyle]]:
     """Walk the document without recursion, because its author decides how deep it is."""
     rules = " ".join(node.text() for node in document.css("style")).lower()
     sheet = _StyleSheet("background" in rules, "display" in rules, "font" in rules)
     if document.body is None:
         return
-    start = _TextStyle(background=None if sheet.background else WHITE)
-    waiting: list[tuple[LexborNode | str, _TextStyle]] = [(document.body, start)]
+    start = TextStyle(background=None if sheet.background else WHITE)
+    waiting: list[tuple[LexborNode | str, TextStyle]] = [(document.body, start)]
     while waiting:
         node, style = waiting.pop()
         if isinstance(node, str):
@@ -192,7 +199,7 @@ def _text_nodes(document: LexborHTMLParser) -> Iterator[tuple[str, _TextStyle]]:
             waiting += [*separator, *reversed(children), *separator]
 
 
-def _style_within(node: LexborNode, outer: _TextStyle, sheet: _StyleSheet) -> _TextStyle:
+def _style_within(node: LexborNode, outer: TextStyle, sheet: _StyleSheet) -> TextStyle:
     attributes = node.attributes
     pairs = (rule.partition(":") for rule in (attributes.get("style") or "").lower().split(";"))
     style = {
@@ -208,7 +215,7 @@ def _style_within(node: LexborNode, outer: _TextStyle, sheet: _StyleSheet) -> _T
     elif node.tag == "a" and colour != _INVISIBLE:
         colour = BLUE
     inherited = None if is_styled and sheet.background else outer.background
-    return _TextStyle(
+    return TextStyle(
         is_hidden=outer.is_hidden
         or "hidden" in attributes
         or _is_hiding(style, may_be_shown=is_styled and sheet.display),

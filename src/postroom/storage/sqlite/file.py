@@ -18,7 +18,6 @@ SCHEMA_VERSION = 1  # in PRAGMA user_version
 APPLICATION_ID = 0x706F7374  # "post", in PRAGMA application_id
 
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # a longer log is cut back once it starts over
-CACHE_KIB = 16 * 1024
 STATEMENTS_CACHED = 400  # one per table, verb and batch size
 VALUE_BYTES_MAX = port.BLOB_BYTES_MAX + 1024 * 1024  # a blob, or a page of rows
 PAGES_MAX = 2**32 - 2  # SQLite's own limit
@@ -116,7 +115,6 @@ def connect(path: Path, *, busy_timeout_s: float) -> apsw.Connection:
     connection.set_busy_handler(busy_handler(busy_timeout_s))
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
     connection.pragma("synchronous", "FULL")
-    connection.pragma("cache_size", -CACHE_KIB)
     connection.pragma("journal_size_limit", WAL_BYTES_KEPT)
     connection.pragma("wal_autocheckpoint", 0)  # the writer does it between two commits
     return connection

@@ -10,6 +10,7 @@ the inode number of an open file. A file that is overwritten in place is not not
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class FileWatch:
         self._opened = [(name, _identity(name)) for name in self._names]
         self._every_s = every_s
         self._next_at = 0.0
+        self._changing = threading.Lock()
         self.is_gone = False
         self.check()
 
@@ -40,9 +42,8 @@ class FileWatch:
         for name, opened in self._opened:
             if opened is not None and _identity(name) == opened:
                 continue
-            if not self.is_gone:  # log the change, not every refused call
+            if self._has_changed(is_gone=True):
                 log.error("database_file_gone", file=name)
-            self.is_gone = True
             remedy = "put it back, start again"
             if name != self._path:
                 remedy = "start them again: an orderly stop keeps everything"
@@ -50,9 +51,8 @@ class FileWatch:
                 f"The database file {name} was deleted or replaced while Postroom was running. "
                 f"Stop all roles, {remedy}."
             )
-        if self.is_gone:
+        if self.is_gone and self._has_changed(is_gone=False):
             log.warning("database_file_back", file=self._path)
-        self.is_gone = False
 
     def check_now_and_then(self) -> None:
         """For reads; while a file is missing, at every read."""
@@ -69,6 +69,16 @@ class FileWatch:
         if _identity(self._path) != self._opened[0][1]:
             self.check()
         self.check_now_and_then()
+
+    def _has_changed(self, *, is_gone: bool) -> bool:
+        """Remember the state; True for one caller per change, so that it is logged once.
+
+        The writer's thread and the readers' often notice at the same moment.
+        """
+        with self._changing:
+            changed = self.is_gone != is_gone
+            self.is_gone = is_gone
+            return changed
 
     def has_foreign_log(self) -> bool:
         """Whether the log beside the file belongs to other processes and must not be deleted."""

@@ -48,8 +48,11 @@ def apply_changes(
     """Apply all changes or none: conflicts are checked before the first write.
 
     Insertions alone need no check: a statement that hits an existing row undoes itself. Nor do
-    upserts, which expect nothing.
+    upserts, which expect nothing, or a single replacement, which compares the etag itself.
     """
+    if len(changes) == 1 and isinstance(changes[0], port.Replace):
+        _replace(table, partition, changes[0], contents[0], etag, connection)
+        return
     kinds = set(map(type, changes))
     if not kinds <= {port.Upsert} and kinds != {port.Insert}:
         _check_expected(table, partition, changes, connection)
@@ -63,7 +66,25 @@ def apply_changes(
             )
         except apsw.ConstraintError as error:
             raise port.Conflict("insert: a row exists already") from error
-    _delete(table, partition, changes, connection)
+    if not kinds.isdisjoint(DELETIONS):
+        _delete(table, partition, changes, connection)
+
+
+def _replace(
+    table: str,
+    partition: str,
+    change: port.Replace,
+    content: str,
+    etag: int,
+    connection: apsw.Connection,
+) -> None:
+    connection.execute(
+        f"UPDATE {table} SET etag = ?, properties = ? "
+        "WHERE partition = ? AND key = ? AND CAST(etag AS TEXT) = ?",
+        (etag, content, partition, change.key, change.etag),
+    )
+    if not connection.changes():
+        raise port.Conflict("replace: the row is not as expected")
 
 
 def _delete(

@@ -162,13 +162,12 @@ class SqliteTables(port.Tables):
     async def batch(self, table: str, partition: str, changes: Sequence[port.Change]) -> list[str]:
         etag = _new_number()
         await self._writer.submit(self._writing(table, partition, changes, etag))
-        new = str(etag)
-        return ["" if isinstance(change, validation.DELETIONS) else new for change in changes]
+        return _etags(changes, etag)
 
-    async def batches(self, table: str, batches: Sequence[port.Batch]) -> None:
+    async def batches(self, batches: Sequence[port.Batch]) -> list[list[str]]:
         """All in one transaction; the first refusal ends it, and keeps the batches before it."""
         etag = _new_number()
-        writings = [self._writing(table, *batch, etag) for batch in batches]
+        writings = [self._writing(*batch, etag) for batch in batches]
 
         def write(connection: apsw.Connection) -> None:
             for writing in writings:
@@ -176,6 +175,7 @@ class SqliteTables(port.Tables):
 
         if writings:
             await self._writer.submit(write)
+        return [_etags(changes, etag) for _, _, changes in batches]
 
     def _writing(
         self, table: str, partition: str, changes: Sequence[port.Change], etag: int
@@ -378,6 +378,11 @@ def read_blob_names(
     names = [str(name) for (name,) in found]
     page = names[: port.BLOB_NAMES_MAX]
     return page, page[-1] if len(names) > len(page) else None
+
+
+def _etags(changes: Sequence[port.Change], etag: int) -> list[str]:
+    new = str(etag)
+    return ["" if type(change) in validation.DELETIONS else new for change in changes]
 
 
 def _new_number() -> int:

@@ -1,4 +1,4 @@
-"""Calls to a provider over HTTP: one connection a lane, and every accident is a value.
+"""Calls to a provider over HTTP: one connection per lane, and every failure is a value.
 
 What matters after an accident is whether the server can have acted on the request. It cannot
 before it has the whole body, so a call that broke earlier was not sent; after that, the reply is
@@ -62,14 +62,14 @@ class NotSent(msgspec.Struct, frozen=True):
 
 
 class ReplyLost(msgspec.Struct, frozen=True):
-    """The whole request was written, and no answer came back."""
+    """The whole request was written, but no answer was received."""
 
     words: str
     is_silent: bool = False  # no answer in time
 
 
 class CallStopped(msgspec.Struct, frozen=True):
-    """We were told to stop just before the body was written."""
+    """We were asked to stop just before the body was written."""
 
 
 CallResult = HttpReply | NotSent | ReplyLost | CallStopped

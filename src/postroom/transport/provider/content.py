@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from postroom.domain.message import SUBJECT_CHARS_MAX
 from postroom.mail import header
+from postroom.mail.attachments import EncodedFile
 from postroom.mail.merge import Field, Segment, escape, fill, value_of
 from postroom.mail.mime import CompiledMail
 from postroom.transport.port import OutgoingMail
@@ -73,6 +74,14 @@ def shared_headers(compiled: CompiledMail) -> tuple[tuple[str, str], ...]:
         )
         for name, value in compiled.fixed_headers
     )
+
+
+def attached_files(compiled: CompiledMail) -> list[tuple[EncodedFile, str]]:
+    """The attachments, each with its content as base64 without line ends."""
+    attachments = compiled.parts.attachments
+    if attachments is None:
+        return []
+    return [(each, attachments.base64_of(each)) for each in attachments.files]
 
 
 def mailbox_of(compiled: CompiledMail) -> str:

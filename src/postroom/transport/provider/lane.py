@@ -110,6 +110,10 @@ class MailProvider(Protocol):
     def server(self) -> str:
         """For people; without secrets."""
 
+    @property
+    def mail_bytes_max(self) -> int:
+        """The largest email, with everything encoded."""
+
     def calls(self, mails: Sequence[OutgoingMail]) -> list[list[int]]:
         """The places of the mails that go together in one call."""
 
@@ -118,7 +122,7 @@ class MailProvider(Protocol):
     def verdict(self, mails: Sequence[OutgoingMail], reply: HttpReply) -> CallVerdict: ...
 
     def question(self, mail: OutgoingMail) -> HttpRequest | None:
-        """The request that asks what became of a mail; None if the provider cannot be asked."""
+        """The request that asks for the status of a mail; None if the provider cannot be asked."""
 
     def settled(self, reply: HttpReply) -> Outcome | UnknownToProvider | None:
         """What the answer to a question says; None if it says nothing."""
@@ -176,7 +180,7 @@ class _Slice:
             self.watch.answered({self.mails[place].position: outcome})
 
     def hand_over(self, places: Sequence[int]) -> bool:
-        """Ask for leave and note the hand-over; called just before the body is written."""
+        """Check the permission and note the hand-over; called just before the body is written."""
         if not self.may_hand_over():
             return False
         self.handed.update(places)
@@ -215,8 +219,10 @@ class ProviderLane:
     async def send(self, mails: Sequence[OutgoingMail], watch: HandOverWatch) -> list[Outcome]:
         slice_ = _Slice(mails, watch)
         for place, mail in enumerate(mails):
-            if mail.needs_utf8 or not mail.recipient.isascii():
+            if not mail.recipient.isascii():
                 slice_.settle(place, NOT_ASCII)
+            elif too_large := _too_large(mail, self._provider):
+                slice_.settle(place, too_large)
         sendable = [at for at in range(len(mails)) if at not in slice_.outcomes]
         calls = self._provider.calls([mails[at] for at in sendable])
         waiting = deque([sendable[at] for at in call] for call in calls)
@@ -361,6 +367,19 @@ class ProviderLane:
             await self._clock.sleep(wait_s)
             wait_s *= 2
         return None
+
+
+def _too_large(mail: OutgoingMail, provider: MailProvider) -> Untried | None:
+    """Attachments that leave no room for the bodies: no email of the message is accepted."""
+    tail = mail.compiled.tail
+    if not tail:
+        return None
+    size = len(tail) + mail.compiled.template_bytes
+    if size <= provider.mail_bytes_max:
+        return None
+    limit = provider.mail_bytes_max
+    words = f"the mail has about {size} bytes, {provider.server} accepts at most {limit}"
+    return Untried(words, too_large=True)
 
 
 def _is_provider_fault(outcome: Outcome | None) -> TypeGuard[Deferred]:

@@ -31,18 +31,18 @@ def common_verdict(reply: HttpReply, words: str, wait_s: float, *, is_own: bool)
     the service, which says that it did not do what was asked; any other may come from something
     in between that lost the answer.
     """
-    said = words or f"HTTP {reply.status}"
+    answer = words or f"HTTP {reply.status}"
     if reply.status == TOO_MANY:
-        return ThrottleNotice(wait_s, said)
+        return ThrottleNotice(wait_s, answer)
     if reply.status in OUR_KEY:
-        return AccountFault(Fault(TroubleKind.KEY, one_line(said)))
+        return AccountFault(Fault(TroubleKind.KEY, one_line(answer)))
     if reply.status in (BAD_REQUEST, TOO_LARGE):
-        return WholeRefusal(said)
+        return WholeRefusal(answer)
     if reply.status == UNAVAILABLE or (reply.status == 500 and is_own):
-        return ThrottleNotice(wait_s, said, is_error=True)
+        return ThrottleNotice(wait_s, answer, is_error=True)
     if reply.status >= 500 or reply.status < 300:
-        return CallDoubt(f"an answer that says nothing about it: {said}")
-    return AccountFault(Fault(TroubleKind.REFUSED, one_line(said)))
+        return CallDoubt(f"an answer that says nothing about it: {answer}")
+    return AccountFault(Fault(TroubleKind.REFUSED, one_line(answer)))
 
 
 def retry_after_s(reply: HttpReply, now: datetime) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from postroom.domain.outcome import Rejected
+import msgspec
+
+from postroom.domain.outcome import Rejected, Untried
 from postroom.mail.rendition import SplicedMail
 from postroom.transport.port import OutgoingMail
 
@@ -46,7 +47,7 @@ def parse_offers(lines: Sequence[str]) -> ServerExtensions:
     )
 
 
-class Envelope(NamedTuple):
+class Envelope(msgspec.Struct, frozen=True, gc=False):
     """One mail as it is sent."""
 
     mail: bytes  # the MAIL command
@@ -55,29 +56,28 @@ class Envelope(NamedTuple):
 
 
 def envelope_for(
-    mail: OutgoingMail, offers: ServerExtensions, signed: bytes | None = None
-) -> Envelope | Rejected:
+    mail: OutgoingMail, offers: ServerExtensions, signed: SplicedMail | None = None
+) -> Envelope | Rejected | Untried:
     """Return the mail in a form that this server accepts, or why it cannot be sent through it.
 
-    `signed` is its source if it was signed: not a byte of it may change any more.
+    `signed` is the mail if it was signed: not a byte of it may change any more.
     """
     sender = mail.sender
     recipient = mail.recipient
-    if not recipient or not _is_safe(recipient):
-        return Rejected("the recipient's address has characters that no envelope allows")
-    if not _is_safe(sender):
+    both = sender + recipient
+    if not recipient or not _is_safe(both):
+        if not recipient or not _is_safe(recipient):
+            return Rejected("the recipient's address has characters that no envelope allows")
         return Rejected("the sender's address has characters that no envelope allows", False)
-    utf8 = not (recipient.isascii() and sender.isascii()) or mail.needs_utf8
+    utf8 = not both.isascii()
     if utf8 and not offers.utf8:
         return Rejected("the address is not ASCII and the server does not offer SMTPUTF8", False)
-    if signed is None:
-        content = mail.spliced(eight_bit=offers.eight_bit)
-    else:
-        content = SplicedMail.of(signed)
+    content = mail.spliced(eight_bit=offers.eight_bit) if signed is None else signed
     size = content.size
     if offers.size_max and size > offers.size_max:
         words = f"the mail has {size} bytes, the server accepts at most {offers.size_max}"
-        return Rejected(words, False)
+        # With attachments it is everybody's mail that is too large, and not only this one.
+        return Untried(words, too_large=True) if content.tail else Rejected(words, False)
     options = f" SIZE={size}" if offers.size else ""
     if offers.eight_bit and not content.is_ascii:
         options += " BODY=8BITMIME"

@@ -6,6 +6,7 @@ import asyncio
 import re
 import select
 import socket
+from collections import deque
 from typing import NamedTuple, cast
 
 from postroom.transport.smtp.config import Timeouts
@@ -14,6 +15,7 @@ from postroom.transport.smtp.reply import words_of
 
 BUFFER_BYTES = 64 * 1024
 LINE_BYTES_MAX = 4 * 1024  # RFC 5321 says 512; a much longer line is an attack
+LARGE_BYTES = 256 * 1024  # of one write: a larger one is written piece by piece
 REPLY_LINES_MAX = 100  # an EHLO reply has about 20
 
 REPLY_LINE = re.compile(rb"[2-5][0-9][0-9](?:[ -]|$)")
@@ -69,6 +71,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         self._unsent = 0
         self._owes_ack = False
         self._takes_data = True  # False while the write buffer is over its mark
+        self._unwritten: deque[memoryview] = deque()  # of large writes, and what comes after them
         self._hang_ups: select.poll | None = None
         self.broken = ""  # why, once it is
         self._last_words = ""  # of a server that is about to close
@@ -152,11 +155,26 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if self._hang_ups is None:
             self._hang_ups = select.poll()
             self._hang_ups.register(self.transport.get_extra_info("socket"), HANG_UP)
-        return self._takes_data and not self._hang_ups.poll(0)
+        return self._takes_data and not self._unwritten and not self._hang_ups.poll(0)
 
     def write(self, data: bytes) -> None:
+        """Write it, or keep it until the connection has room, without a copy of a large one.
+
+        The buffer of the transport would copy it, and all lanes write the same attachments.
+        """
         self._owes_ack = False  # the data carries it
-        self.transport.write(data)
+        if self._unwritten or len(data) > LARGE_BYTES:
+            self._unwritten.append(memoryview(data))
+            self._write_pieces()
+        else:
+            self.transport.write(data)
+
+    def _write_pieces(self) -> None:
+        while self._unwritten and self._takes_data and not self.broken:
+            data = self._unwritten.popleft()
+            if len(data) > LARGE_BYTES:
+                self._unwritten.appendleft(data[LARGE_BYTES:])
+            self.transport.write(data[:LARGE_BYTES])  # may call pause_writing
 
     def hang_up(self, words: str) -> None:
         if not self.broken:
@@ -201,6 +219,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._takes_data = True
         self._progress_at = self._loop.time()
+        self._write_pieces()
         try:
             self._catch_up()
         except Exception as error:  # noqa: BLE001 - of the watch or a mail: raised by carry()
@@ -277,7 +296,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if self._exchange is None or self._exchange.done or self.broken:
             return
         now = self._loop.time()
-        unsent = self.transport.get_write_buffer_size()
+        unsent = self.transport.get_write_buffer_size() + sum(map(len, self._unwritten))
         if unsent != self._unsent:
             self._unsent = unsent
             self._progress_at = now  # the server still reads
@@ -293,6 +312,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
 
     def _break(self, words: str) -> None:
         self.broken = self._last_words or words
+        self._unwritten.clear()
         if self._exchange is not None:
             try:
                 self._exchange.lost(self.broken)

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
+from postroom.mail.rendition import SplicedMail
 from postroom.transport.smtp.slice import Slice
-
-Sign = Callable[[bytes], bytes]  # from the source of a mail to the header lines in front of it
 
 THREADS_MAX = 4  # a sender runs on every core anyway, and one thread fills a core
 SIGNED_BYTES_MAX = 4 * 1024**2  # of sources kept for one lane; a slice of newsletters has 0.4
 MAILS_PER_TASK = 8  # long enough to hide the hop to a thread, short enough to share out a slice
+
+
+class Sign(Protocol):
+    """From the source of a mail, and the tail that follows it, to the header lines in front."""
+
+    def __call__(self, source: bytes, tail: bytes = b"", /) -> bytes: ...
 
 
 class SliceSigner:
@@ -35,29 +41,30 @@ class SliceSigner:
         if slice_.waiting[0] in signed:
             return
         indexes: list[int] = []
-        sources: list[bytes] = []
-        size = sum(map(len, signed.values()))
+        sources: list[tuple[bytes, bytes]] = []  # without and with only the shared tail
+        size = sum(each.size - len(each.tail) for each in signed.values())
         for index in slice_.waiting:
             if index in signed:
                 continue
-            source = slice_.mails[index].spliced(eight_bit=False).source
+            spliced = slice_.mails[index].spliced(eight_bit=False)
+            source = b"".join(spliced.parts)
             size += len(source)
             if indexes and size > self._bytes_max:
                 break
             indexes.append(index)
-            sources.append(source)
+            sources.append((source, spliced.tail))
         signed.update(zip(indexes, await self._sign_all(sources), strict=True))
 
-    async def _sign_all(self, sources: Sequence[bytes]) -> list[bytes]:
+    async def _sign_all(self, sources: Sequence[tuple[bytes, bytes]]) -> list[SplicedMail]:
         loop = asyncio.get_running_loop()
         tasks = [
             loop.run_in_executor(self._pool, self._sign_some, sources[at : at + MAILS_PER_TASK])
             for at in range(0, len(sources), MAILS_PER_TASK)
         ]
-        return [source for task in await asyncio.gather(*tasks) for source in task]
+        return [mail for task in await asyncio.gather(*tasks) for mail in task]
 
-    def _sign_some(self, sources: Sequence[bytes]) -> list[bytes]:
-        return [self._sign(source) + source for source in sources]
+    def _sign_some(self, sources: Sequence[tuple[bytes, bytes]]) -> list[SplicedMail]:
+        return [SplicedMail.of(self._sign(source, tail) + source, tail) for source, tail in sources]
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from postroom.domain.outcome import Deferred, Outcome, Scope, Sent, Unknown, Untried, clip
 from postroom.domain.trouble import Fault
+from postroom.mail.rendition import SplicedMail
 from postroom.transport.port import HandOverWatch, OutgoingMail
 
 TRIES_MAX = 2  # connections that may break on a mail before it is deferred
@@ -26,9 +27,9 @@ class Slice:
         self.answered = 0  # by the server, which shows that a connection works
         self.was_answered = was_answered  # recently, in an earlier slice
         self._tries: dict[int, int] = {}
-        # Sources by index, if mails are signed: then only a mail that has its source here may be
-        # sent. None if they are not.
-        self.signed: dict[int, bytes] | None = None
+        # Signed mails by index, if mails are signed: then only a mail that is here may be sent.
+        # None if they are not.
+        self.signed: dict[int, SplicedMail] | None = None
 
     @property
     def has_next(self) -> bool:
@@ -37,8 +38,8 @@ class Slice:
             return False
         return self.signed is None or self.waiting[0] in self.signed
 
-    def take_next(self) -> tuple[int, bytes | None]:
-        """Return the first of the waiting mails, and its source if it was signed."""
+    def take_next(self) -> tuple[int, SplicedMail | None]:
+        """Return the first of the waiting mails, and as what it was signed."""
         index = self.waiting.popleft()
         return index, None if self.signed is None else self.signed.pop(index)
 

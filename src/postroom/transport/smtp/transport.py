@@ -15,7 +15,13 @@ from postroom.domain.tls import Tls
 from postroom.transport.port import HandOverWatch, OutgoingMail, new_lane_id
 from postroom.transport.smtp.config import SmtpConfig, Timeouts, parse_smtp_url
 from postroom.transport.smtp.envelope import ServerExtensions
-from postroom.transport.smtp.exchange import BdatExchange, DataExchange, Exchange, StepwiseExchange
+from postroom.transport.smtp.exchange import (
+    WRITE_BYTES_MAX,
+    BdatExchange,
+    DataExchange,
+    Exchange,
+    StepwiseExchange,
+)
 from postroom.transport.smtp.protocol import LineBroken, SmtpProtocol
 from postroom.transport.smtp.session import ServerUnavailable, open_session, tls_context
 from postroom.transport.smtp.signing import Sign, SliceSigner
@@ -67,16 +73,18 @@ class SmtpConnection:
     async def carry(self, slice_: Slice, mails_max: int, window: Window) -> Exchange:
         """Send the waiting mails of the slice until the connection ends or is used up."""
         common = (slice_, self._offers, self._config.timeouts, mails_max - self.carried)
+        # Of large mails one at a time is in doubt if a sender dies, and the connection is busy.
+        is_large = len(slice_.mails[0].compiled.tail) > WRITE_BYTES_MAX
         exchange: Exchange
         if self._offers.chunking and self._offers.pipelining:
-            exchange = BdatExchange(*common, window.mails)
+            exchange = BdatExchange(*common, 1 if is_large else window.mails)
         else:
             exchange = (DataExchange if self._offers.pipelining else StepwiseExchange)(*common)
         exchange.transaction_open = self._transaction_open
         since_s = monotonic()
         worked_s = thread_time()
         await self.line.carry(exchange)
-        if exchange.quickest_s is not None:
+        if exchange.quickest_s is not None and not is_large:
             busy = (thread_time() - worked_s) / (monotonic() - since_s)
             window.learn(exchange.quickest_s, busy)
         self._transaction_open = exchange.transaction_open

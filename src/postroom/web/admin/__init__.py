@@ -14,8 +14,10 @@ from postroom.web.admin import (
     keys,
     limits,
     lists,
+    media,
     outbox,
     overview,
+    rich_text,
     sending,
     settings,
     subscriber,
@@ -26,7 +28,17 @@ from postroom.web.admin import (
     users,
     webhooks,
 )
-from postroom.web.admin.messages import autosave, control, feedback, pages, progress, story, writing
+from postroom.web.admin.messages import (
+    attachments,
+    autosave,
+    control,
+    feedback,
+    imported_pages,
+    pages,
+    progress,
+    story,
+    writing,
+)
 from postroom.web.admin.storage import blobs, queues, tables
 from postroom.web.signed_in import ADMIN
 
@@ -39,14 +51,18 @@ MODULES = (
     subscriber,
     imports,
     suppression,
-    writing,  # /messages/new before /messages/{ref}
+    imported_pages,  # /messages/import and /messages/new before /messages/{ref}
+    writing,
     autosave,
+    attachments,
     pages,
     control,
     progress,
     feedback,
     story,
     templates,
+    media,
+    rich_text,
     outbox,
     sending,
     limits,

@@ -132,7 +132,7 @@ async def sign_in_now(request: Request, _anybody: Anybody) -> Response:
     user = await sign_in.check(context.storage.tables, typed, form.value("password"))
     if user is None:
         await _record_failure(request, key)
-        form.mistake = _("The email address or password is wrong.")
+        form.mistake = _("The email address or password is incorrect.")
         return _show_sign_in(request, form, next_path, status=422)
     await tries.forgive(network, address)
     return await _start_session(request, user, next_path)

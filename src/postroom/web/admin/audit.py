@@ -60,7 +60,7 @@ async def index(request: Owner) -> Response:
 
 @router.get("/export")
 async def export(request: Owner) -> Response:
-    """Everything that the filters match, as a stream; that it was exported is recorded, too."""
+    """Everything that the filters match, as a stream; the export itself is recorded too."""
     values = _values(request)
     given = {name: value for name, value in values.items() if value}
     audited = request.act().audited(
@@ -88,7 +88,7 @@ def _values(request: AdminRequest) -> dict[str, str]:
 
 
 def _filter(values: dict[str, str]) -> AuditFilter:
-    """What cannot be understood filters nothing; the page shows what was entered."""
+    """Values that cannot be parsed are ignored; the page shows what was entered."""
     until = _day(values["until"])
     return AuditFilter(
         person=values["person"],

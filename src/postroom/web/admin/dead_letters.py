@@ -71,7 +71,7 @@ async def resend(request: Owner) -> Response:
 
 @router.post("/clear")
 async def clear(request: Owner) -> Response:
-    """Clear one; a second click finds it gone, and says so."""
+    """Clear one; after a second click the page says that it is gone."""
     id_ = (await request.form()).value("id")
     try:
         await handle_dead_letters.clear(request.act(), id_)

@@ -313,7 +313,7 @@ def _attributes_in(form: Form, found: Beginning, email: int | None) -> dict[int,
         name = form.take(field, check_column_name)
         if name in names.values():
             form.mistakes[field] = _(
-                "Another column is already called {name}. Rename one of them.", name=name
+                "Two columns are called {name}. Rename one of them.", name=name
             )
         elif name:
             names[at] = name

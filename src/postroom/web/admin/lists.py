@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from postroom.actions import keep_templates, manage_lists
+from postroom.actions import manage_lists, manage_templates
 from postroom.actions.manage_lists import ListChanges
 from postroom.domain.errors import AlreadyThere, BadInput
 from postroom.domain.mailing_list import (
@@ -124,7 +124,7 @@ async def _show_form(
 ) -> Response:
     choices: list[tuple[str, Text | str]] = [("", _("None"))]
     with contextlib.suppress(StorageError):  # show what was typed all the same
-        choices += await keep_templates.choices(request.tables)
+        choices += await manage_templates.choices(request.tables)
     return request.show(
         "lists/form.html", status, form=form, mailing_list=page_list, templates=choices
     )

@@ -6,18 +6,21 @@ the recipient.
 
 from __future__ import annotations
 
-import contextlib
+import re
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from postroom.domain.attachment import UNKNOWN_TYPE
 from postroom.domain.audit import AuditAction, AuditKind
 from postroom.domain.errors import NotFound
 from postroom.domain.texts import _
+from postroom.parsing import in_thread
 from postroom.records import outbox
 from postroom.storage.port import Storage
 from postroom.web.admin.admin_request import AdminRequest, Editor, Owner
 from postroom.web.context import TestMailbox, one_per_app
+from postroom.web.downloads import as_download
 from postroom.web.mail_view import framed, read_mail, subject_of
 from postroom.web.pages import go
 
@@ -35,10 +38,7 @@ async def index(request: Editor) -> Response:
     mails, next_ = await outbox.newest(storage.tables, limit=MAILS_A_PAGE, after=after)
     rows = []
     for mail in mails:
-        subject = ""
-        with contextlib.suppress(NotFound):  # deleted at this moment
-            _mail, source = await outbox.read(storage, mail.key)
-            subject = subject_of(source)
+        subject = subject_of(await outbox.read_beginning(storage, mail.key))
         rows.append((mail, subject))
     return request.show(
         "outbox/index.html",
@@ -71,7 +71,7 @@ async def empty(request: Owner) -> Response:
 @router.get("/{key}")
 async def mail_page(request: Editor, key: str) -> Response:
     mail, source = await outbox.read(await _storage(request), key)
-    mail_view = read_mail(source)
+    mail_view = await in_thread(read_mail, source)  # attachments may have ten megabytes
     view = request.query("view")
     if view not in VIEWS:
         view = "text" if mail_view.html is None else "html"
@@ -82,10 +82,20 @@ async def mail_page(request: Editor, key: str) -> Response:
 async def mail_html(request: Editor, key: str) -> Response:
     """For the frame."""
     _mail, source = await outbox.read(await _storage(request), key)
-    html = read_mail(source).html
+    html = (await in_thread(read_mail, source)).html
     if html is None:
         raise NotFound(_("This email has no HTML."))
     return framed(html)
+
+
+@router.get("/{key}/attachments/{number}")
+async def mail_attachment(request: Editor, key: str, number: str) -> Response:
+    _mail, source = await outbox.read(await _storage(request), key)
+    attached = (await in_thread(read_mail, source)).attachments
+    if not re.fullmatch("[0-9]{1,3}", number) or int(number) >= len(attached):
+        raise NotFound(_("This email has no such attachment."))
+    file = attached[int(number)]
+    return as_download(file.name or "attachment", UNKNOWN_TYPE, file.content)
 
 
 async def _storage(request: AdminRequest) -> Storage:

@@ -1,4 +1,4 @@
-"""The overview: messages being sent, scheduled and recently sent, senders, queues, mail server."""
+"""The overview: trouble first, then the audience, messages, senders and queues."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
 from postroom.records.webhooks import WebhookCounts
 from postroom.storage.port import StorageError, Troubles
 from postroom.web.admin.admin_request import AdminRequest, Viewer
+from postroom.web.admin.audience import Audience, AudienceCache
 from postroom.web.admin.messages.progress import with_current_books
 from postroom.web.context import WebContext, one_per_app
 from postroom.web.live_updates import SharedPoll, Update, polls_of, stream
@@ -72,6 +73,7 @@ class Overview(msgspec.Struct, frozen=True):
     dead_letters: int
     senders: int
     first_list: str  # its name; empty: there is none yet
+    audience: Audience = Audience()
     has_people: bool = False  # that list has confirmed subscribers
     has_message: bool = False
     mail_troubles: tuple[SharedTrouble, ...] = ()
@@ -106,7 +108,9 @@ class Overview(msgspec.Struct, frozen=True):
 
 @router.get("")
 async def overview_page(request: Viewer) -> Response:
-    overview = await read_overview(request.context, _queue_history(request))
+    audience = _audience(request)
+    await audience.count(request.tables, request.now())
+    overview = await read_overview(request.context, _queue_history(request), audience)
     return request.show("overview.html", overview=overview)
 
 
@@ -114,9 +118,10 @@ async def overview_page(request: Viewer) -> Response:
 async def live(request: Viewer) -> Response:
     context = request.context
     queue_history = _queue_history(request)
+    audience = _audience(request)
 
     def new_poll() -> SharedPoll[Overview]:
-        return SharedPoll(lambda: read_overview(context, queue_history), context.clock)
+        return SharedPoll(lambda: read_overview(context, queue_history, audience), context.clock)
 
     def render(now: Overview, before: Overview | None) -> Update:
         return Update() if now == before else Update(part("overview_live.html", overview=now))
@@ -167,7 +172,13 @@ def _queue_history(request: AdminRequest) -> QueueHistory:
     return queue_history
 
 
-async def read_overview(context: WebContext, queue_history: QueueHistory) -> Overview:
+def _audience(request: AdminRequest) -> AudienceCache:
+    return one_per_app(request.http.app, AudienceCache)
+
+
+async def read_overview(
+    context: WebContext, queue_history: QueueHistory, audience: AudienceCache
+) -> Overview:
     storage = context.storage
     tables = storage.tables
     now = context.clock.now()
@@ -202,6 +213,7 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
         dead_letters=dead,
         senders=leases.senders_among(alive),
         first_list=first_list,
+        audience=await audience.read(tables, now),
         has_people=bool(first_list) and (await counts.read(tables, first_list)).verified > 0,
         has_message=bool(found),
         mail_troubles=shared_troubles(alive, now),
@@ -218,12 +230,12 @@ async def read_overview(context: WebContext, queue_history: QueueHistory) -> Ove
 def _find_full_disk(
     context: WebContext, by_role: Sequence[Troubles], now: datetime
 ) -> FullDisk | None:
-    """What this process and the roles of this machine told; a full disk keeps leases from telling.
+    """What this process and the other roles of this machine report about a full disk.
 
-    The leases tell of other machines, and of this one once there is room again.
+    Leases report the other machines, but not this one while nothing can be written.
     """
-    told = [context.storage.troubles.full_at, context.full_disk.heard_at]
-    last_at = max([*told, *(each.full_at for each in by_role)])
+    seen = [context.storage.troubles.full_at, context.full_disk.heard_at]
+    last_at = max([*seen, *(each.full_at for each in by_role)])
     if last_at + TROUBLES_SHOWN_FOR_S < now.timestamp():
         return None
     is_now = now.timestamp() < last_at + FULL_S

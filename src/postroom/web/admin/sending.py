@@ -1,4 +1,4 @@
-"""How emails leave: the transport, its health, deliveries in doubt, and a test of it."""
+"""How emails are sent: the transport and its health, deliveries in doubt, and a test."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ async def edit(request: Editor, list_name: str, person_id: str) -> Response:
     try:
         return go(await _save(request, one, to, form), "saved")
     except AlreadyThere as error:
-        if isinstance(error, AlreadySubscribed) and error.subscriber.gone:
+        if isinstance(error, AlreadySubscribed) and error.subscriber.inactive_reason:
             form.mistakes["bring_back"] = _(
                 "This address is no longer on {name}. Select this if they asked to be re-added.",
                 name=to.list_name,
@@ -115,7 +115,7 @@ async def remove_page(request: Editor, list_name: str, person_id: str) -> Respon
 async def remove(request: Editor, list_name: str, person_id: str) -> Response:
     """Remove them; somebody who has just unsubscribed stays unsubscribed."""
     one, _etag = await find_person(request.context, list_name, person_id)
-    if not one.gone:
+    if not one.inactive_reason:
         act = request.act()
         name = f"{list_name} {one.address}"
         async with act.audited(AuditKind.SUBSCRIBER, name, AuditAction.DELETE):
@@ -173,7 +173,7 @@ async def _show_form(
 
 async def _find_active(request: AdminRequest, list_name: str, person_id: str) -> Stored[Subscriber]:
     found = await find_person(request.context, list_name, person_id)
-    if found.value.gone:
+    if found.value.inactive_reason:
         raise NotFound(_("They are no longer on {name}.", name=list_name))
     return found
 
@@ -208,7 +208,9 @@ async def was_added_by(
     """Whether an earlier submission of the same form added them."""
     found = await subscribers.find(tables, list_name, address.storage_key)
     one = found.value if found else None
-    return bool(submission.is_again and one and not one.gone and one.since == submission.at)
+    return bool(
+        submission.is_again and one and not one.inactive_reason and one.since == submission.at
+    )
 
 
 def parse_attributes(text: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ LISTS_A_PAGE = 50
 EXPORTED_AT_A_TIME = 500  # rows
 ATTRIBUTES_CHARS_SHOWN = 80
 _AFTER = "page of people"
-FILTERS = [each for each in SubscriberFilter if each is not SubscriberFilter.THERE]
+FILTERS = [each for each in SubscriberFilter if each is not SubscriberFilter.ACTIVE]
 
 
 @router.get("")
@@ -56,13 +56,13 @@ async def index(request: Viewer) -> Response:
 async def export(request: Viewer) -> Response:
     """The same file as `postroom subscriber export`, as a stream."""
     name = list_named(request.query("list"))
-    filter_ = _parse_filter(request, SubscriberFilter.THERE)
+    filter_ = _parse_filter(request, SubscriberFilter.ACTIVE)
     try:
         async with request.act().audited(AuditKind.LIST, name, AuditAction.EXPORT):
             header = await export_people.columns(request.tables, name, filter_)
     except BadInput as error:
         return await _show_people(request, name, Form(mistake=str(error)), 422)
-    suffix = "" if filter_ is SubscriberFilter.THERE else f"-{filter_.value}"
+    suffix = "" if filter_ is SubscriberFilter.ACTIVE else f"-{filter_.value}"
     file_name = f"{name}-subscribers{suffix}-{request.now():%Y-%m-%d}.csv"
     return csv_download(_csv_pieces(request.tables, name, filter_, header), file_name)
 
@@ -74,9 +74,11 @@ async def new_page(request: Editor) -> Response:
     mailing_list = await lists.read(request.tables, name)
     key = unseal_key(request.context, name, request.query("who"))
     found = await subscribers.find(request.tables, name, key) if key else None
-    gone = found.value if found and found.value.gone else None
-    form = Form({"address": gone.address} if gone else {})
-    return request.show("subscribers/new.html", mailing_list=mailing_list, form=form, gone=gone)
+    inactive = found.value if found and found.value.inactive_reason else None
+    form = Form({"address": inactive.address} if inactive else {})
+    return request.show(
+        "subscribers/new.html", mailing_list=mailing_list, form=form, inactive=inactive
+    )
 
 
 @router.post("/new")
@@ -85,7 +87,7 @@ async def add(request: Editor) -> Response:
     form = await request.form()
     mailing_list = await lists.read(request.tables, list_named(request.query("list")))
     name = mailing_list.name
-    gone = None
+    inactive = None
     address = form.take("address", parse_address)
     attributes = form.take("attributes", parse_attributes)
     if form.is_good and address:
@@ -109,8 +111,8 @@ async def add(request: Editor) -> Response:
         try:
             return go((await request.act_once(form, add_once)).what, "added")
         except AlreadySubscribed as error:
-            if error.subscriber.gone:
-                gone = error.subscriber
+            if error.subscriber.inactive_reason:
+                inactive = error.subscriber
                 form.mistakes["bring_back"] = _(
                     "They are no longer on this list. Select this if they asked to be re-added."
                 )
@@ -118,8 +120,8 @@ async def add(request: Editor) -> Response:
                 form.mistakes["address"] = str(error)
         except (AlreadyThere, Conflict):
             form.mistake = _("Somebody changed this at the same time. Try again.")
-    values = {"mailing_list": mailing_list, "form": form, "gone": gone}
-    return request.show("subscribers/new.html", 409 if gone else 422, **values)
+    values = {"mailing_list": mailing_list, "form": form, "inactive": inactive}
+    return request.show("subscribers/new.html", 409 if inactive else 422, **values)
 
 
 async def _show_people(
@@ -135,7 +137,7 @@ async def _show_people(
             request.tables,
             list_name,
             prefix=key_prefix(text),
-            standing=filter_,
+            filter_=filter_,
             after=after,
             limit=PEOPLE_A_PAGE,
         )
@@ -143,7 +145,7 @@ async def _show_people(
         page = subscribers.SubscriberPage([], 0, None)
 
     def path(sealed_after: str) -> str:
-        values = {"list": list_name, "q": text, "standing": filter_, "after": sealed_after}
+        values = {"list": list_name, "q": text, "status": filter_, "after": sealed_after}
         query = urlencode({name: value for name, value in values.items() if value})
         return f"/admin/subscribers?{query}"
 
@@ -191,7 +193,7 @@ async def _csv_pieces(
 
 
 def _parse_filter(request: AdminRequest, default: SubscriberFilter) -> SubscriberFilter:
-    text = request.query("standing")
+    text = request.query("status")
     return SubscriberFilter(text) if text in set(SubscriberFilter) else default
 
 

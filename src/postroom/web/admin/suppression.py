@@ -171,7 +171,7 @@ async def erase(request: Owner) -> Response:
     form = await request.form()
     address = form.take("address", parse_address)
     if not form.is_ticked("sure"):
-        form.mistakes["sure"] = _("Select this if you are sure: it cannot be undone.")
+        form.mistakes["sure"] = _("Select this to confirm: it cannot be undone.")
     if not form.is_good or address is None:
         return request.show("suppression/erase.html", 422, form=form)
     await manage_suppressions.erase(request.act(), request.context.site.secret, address)
@@ -219,7 +219,7 @@ async def _find(request: AdminRequest, entry_id: str) -> Stored[Suppression]:
     key = _key_of(request.context, entry_id)
     found = await suppressions.find(request.tables, request.context.site.secret, key)
     if found is None:
-        raise NotFound(_("This address is not suppressed any more."))
+        raise NotFound(_("This address is no longer suppressed."))
     return found
 
 
@@ -297,7 +297,7 @@ def _scopes() -> list[tuple[str, Text]]:
     return [
         (SuppressionScope.BULK.value, _("Messages to all lists")),
         (SuppressionScope.LIST.value, _("Messages to one list")),
-        (SuppressionScope.ALL.value, _("All email, also confirmation and test emails")),
+        (SuppressionScope.ALL.value, _("All email, including confirmation and test emails")),
     ]
 
 

@@ -6,12 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from http import HTTPStatus
 
-import msgspec
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from postroom.actions import keep_templates
+from postroom.actions import manage_media, manage_templates
 from postroom.domain.block import (
     KIND_TITLES,
     BadBlock,
@@ -28,13 +27,21 @@ from postroom.parsing import in_thread
 from postroom.records import templates
 from postroom.storage.port import Conflict, StorageError
 from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer
-from postroom.web.block_form import FIELDS_MAX, BlockEditorView, edited, gather_blocks
+from postroom.web.admin.block_pictures import FILE as PICTURE_FILE
+from postroom.web.admin.block_pictures import chooser_of, is_search, place_picture, read_picture
+from postroom.web.block_form import (
+    FIELDS_MAX,
+    BlockEditorView,
+    edited,
+    gather_blocks,
+    make_undoable,
+    undo_steps,
+)
 from postroom.web.forms import Form, opened
 from postroom.web.mail_view import framed
 from postroom.web.pages import go, part
 from postroom.web.submit_once import Submission, SubmitResult
 from postroom.writing.block_checks import fixed
-from postroom.writing.block_edits import UndoStep
 from postroom.writing.layout import html_from_blocks
 from postroom.writing.ready_made import READY_MADE
 
@@ -79,7 +86,7 @@ async def create(request: Editor) -> Response:
         async def create_template(submission: Submission) -> SubmitResult:
             document = await _beginning(request, form)
             act = request.act(submission.at)
-            made = await keep_templates.create(act, kind, title, document, submission.call)
+            made = await manage_templates.create(act, kind, title, document, submission.call)
             return SubmitResult(f"{PATH}/{made.id}")
 
         try:
@@ -93,9 +100,9 @@ async def create(request: Editor) -> Response:
 
 async def _beginning(request: AdminRequest, form: Form) -> BlockDocument:
     if form.value("message"):
-        return await keep_templates.document_of_message(request.storage, form.value("message"))
+        return await manage_templates.document_of_message(request.storage, form.value("message"))
     if form.value("from"):
-        return await keep_templates.document_of_template(request.storage, form.value("from"))
+        return await manage_templates.document_of_template(request.storage, form.value("from"))
     return _NOTHING
 
 
@@ -106,20 +113,23 @@ async def edit_page(request: Editor, template_id: str) -> Response:
     found, etag = await templates.read(request.tables, template_id)
     document = await templates.load_document(request.storage.blobs, found)
     values = {"title": found.title, "document": encode_document(document), "etag": etag}
-    return _show_form(request, found, Form(values))
+    return await _show_form(request, found, Form(values))
 
 
 @router.post("/{template_id}")
 async def edit(request: Editor, template_id: str) -> Response:
     form = await _posted(request.http)
     found = await templates.read(request.tables, template_id)
+    if is_search(form):
+        return await _show_form(request, found.value, form)
+    await place_picture(request, form)
     document = None
     with _mistakes_in(form):
         document = parse_document(form.value("document"))
     title = form.take("title", check_template_title)
     if document and title and form.is_good and await _save(request, found.value, form, document):
         return go(PATH, "saved")
-    return _show_form(request, found.value, form, form.status)
+    return await _show_form(request, found.value, form, form.status)
 
 
 async def _save(
@@ -127,7 +137,7 @@ async def _save(
 ) -> bool:
     try:
         with _mistakes_in(form):
-            await keep_templates.edit(
+            await manage_templates.edit(
                 request.act(), template.id, form.value("title"), document, form.value("etag")
             )
             return True
@@ -145,18 +155,22 @@ async def change_blocks(request: Editor, template_id: str) -> Response:
     """Carry out a button of the block editor; nothing is stored before the form is saved."""
     form = await _posted(request.http)
     found = (await templates.read(request.tables, template_id)).value
+    before = form.value("document")
+    await place_picture(request, form)
     operation = form.value("done")
     with _mistakes_in(form):
         if operation.startswith("fix:"):
-            repaired = fixed(parse_document(form.value("document")), operation)
-            form.values["document"] = encode_document(repaired)
+            document = parse_document(form.value("document"))
+            pictures = await manage_media.pictures_in(request.tables, form.value("document"))
+            form.values["document"] = encode_document(fixed(document, operation, pictures))
         elif operation == "theirs":
             stored = await templates.load_document(request.storage.blobs, found)
             form.values["document"] = encode_document(stored)
+    make_undoable(form, before)
     if request.http.headers.get("HX-Request"):
-        editor = _editor(found, form)
+        editor = await _editor(request, found, form)
         return HTMLResponse(part("blocks_part.html", editor=editor, block_kinds=KIND_TITLES))
-    return _show_form(request, found, form)
+    return await _show_form(request, found, form)
 
 
 @router.get("/{template_id}/blocks")
@@ -168,12 +182,13 @@ async def blocks_page(request: Editor, template_id: str) -> Response:
 @router.get("/{template_id}/preview")
 async def preview(request: Viewer, template_id: str) -> Response:
     """The email, for a frame or a tab of its own."""
-    document = await keep_templates.document_of_template(request.storage, template_id)
-    return framed(await in_thread(_sample, document))
+    document = await manage_templates.document_of_template(request.storage, template_id)
+    return framed(await in_thread(_sample, document, request.context.site.url))
 
 
-def _sample(document: BlockDocument) -> str:
-    own = MessageFields(list_title=str(_("your list")), postal_address=str(_("your address")))
+def _sample(document: BlockDocument, site_url: str) -> str:
+    title, postal = str(_("your list")), str(_("your address"))
+    own = MessageFields(list_title=title, postal_address=postal, site_url=site_url)
     html, _text = finished_bodies(html_from_blocks(document), None, own)
     return filled_with_defaults(html or "", is_html=True)
 
@@ -191,7 +206,7 @@ async def delete(request: Editor, template_id: str) -> Response:
     if found is None:  # deleted by a second click or by somebody else
         return go(PATH, "deleted")
     try:
-        await keep_templates.delete(request.act(), template_id, form.value("etag"))
+        await manage_templates.delete(request.act(), template_id, form.value("etag"))
         return go(PATH, "deleted")
     except WrongState as error:
         form.mistake = str(error)
@@ -202,9 +217,12 @@ async def delete(request: Editor, template_id: str) -> Response:
 
 
 async def _posted(http: Request) -> Form:
-    async with opened(http, fields_max=FIELDS_MAX, field_bytes_max=FIELD_BYTES_MAX) as submitted:
+    async with opened(
+        http, fields_max=FIELDS_MAX, field_bytes_max=FIELD_BYTES_MAX, files_max=1
+    ) as submitted:
         form = Form(submitted.fields)
         gather_blocks(form)
+        await read_picture(form, submitted.files.get(PICTURE_FILE))
         return form
 
 
@@ -219,15 +237,15 @@ def _mistakes_in(form: Form) -> Iterator[None]:
         form.mistakes["document"] = str(error)
 
 
-def _editor(template: MessageTemplate, form: Form) -> BlockEditorView:
+async def _editor(request: AdminRequest, template: MessageTemplate, form: Form) -> BlockEditorView:
     document = edited(form.value("document"))
-    with contextlib.suppress(msgspec.DecodeError):
-        document.undo = msgspec.json.decode(form.value("undo") or "[]", type=list[UndoStep])
+    document.undo = undo_steps(form)
     document.touched = form.value("touched")
-    return BlockEditorView(document, f"{PATH}/{template.id}/blocks", form)
+    path = f"{PATH}/{template.id}/blocks"
+    return BlockEditorView(document, path, form, chooser=await chooser_of(request, form))
 
 
-def _show_form(
+async def _show_form(
     request: AdminRequest, template: MessageTemplate, form: Form, status: int = HTTPStatus.OK
 ) -> Response:
     return request.show(
@@ -235,6 +253,6 @@ def _show_form(
         status,
         kept=template,
         form=form,
-        editor=_editor(template, form),
+        editor=await _editor(request, template, form),
         block_kinds=KIND_TITLES,
     )

@@ -1,4 +1,4 @@
-"""Traces: what every role did and met, with filters; live while the page is open."""
+"""Traces: what every role did and what went wrong, with filters; live while the page is open."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def index(request: Viewer) -> Response:
 
 @router.get("/live")
 async def live(request: Viewer) -> Response:
-    """The newest traces that match, as they come."""
+    """The newest traces that match, as they arrive."""
     form, wanted = _filter(request)
     if form.mistakes:
         raise NotFound(_("There is no such page."))
@@ -104,11 +104,11 @@ def _filter(request: AdminRequest) -> tuple[Form, TraceFilter]:
         form.mistakes["level"] = _("There is no such level.")
         level = TraceLevel.INFO.value
     if form.value("message") and not _REF.fullmatch(form.value("message")):
-        form.mistakes["message"] = _("The number of a message has up to 18 digits.")
+        form.mistakes["message"] = _("A message number has up to 18 digits.")
     person = form.value("person")
     if person and not is_person_id(person):
         form.mistakes["person"] = _(
-            "Enter the 8 characters that the subscriber’s page shows as trace id."
+            "Enter the 8 characters shown as the trace id on the subscriber’s page."
         )
     span = SPANS.get(form.value("span"))
     return form, TraceFilter(

@@ -1,4 +1,4 @@
-"""Webhooks of providers: addresses, secrets, what came in, a test, and topics of Amazon SNS."""
+"""Webhooks of providers: addresses, secrets, received posts, a test, and Amazon SNS topics."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ NAMES = {
     Provider.POSTMARK: "Postmark",
 }
 REFUSAL_TEXTS = {
-    RefusalReason.TOO_LARGE: _("the post was too large"),
-    RefusalReason.TOO_MANY_EVENTS: _("the post had too many events"),
-    RefusalReason.UNSIGNED: _("the post had no signature or secret"),
+    RefusalReason.TOO_LARGE: _("the request was too large"),
+    RefusalReason.TOO_MANY_EVENTS: _("the request had too many events"),
+    RefusalReason.UNSIGNED: _("the request had no signature or secret"),
     RefusalReason.BAD_SIGNATURE: _("the signature or the secret was wrong"),
     RefusalReason.OUTSIDE_WINDOW: _("it was signed too long ago, or a clock is wrong"),
-    RefusalReason.MALFORMED: _("the post made no sense"),
+    RefusalReason.MALFORMED: _("the request could not be read"),
     RefusalReason.WRONG_TOPIC: _("it came from a topic that is not in POSTROOM_SNS_TOPICS"),
-    RefusalReason.BAD_CERTIFICATE_URL: _("its certificate was not at Amazon"),
+    RefusalReason.BAD_CERTIFICATE_URL: _("its certificate was not from Amazon"),
     RefusalReason.BAD_CERTIFICATE: _("its certificate was not valid"),
     RefusalReason.CERTIFICATE_UNAVAILABLE: _("Amazon’s certificate could not be fetched"),
 }
@@ -82,7 +82,7 @@ async def test(request: Owner, provider: str) -> Response:
 
 @router.get("/topics/{name}/confirm")
 async def confirm_page(request: Owner, name: str) -> Response:
-    """Ask first: from then on, whoever publishes to the topic is believed."""
+    """Ask first, because from then on everything published to the topic is believed."""
     notice = await _find_notice(request.tables, name)
     return request.show("webhooks/confirm.html", topic=notice.topic, form=Form())
 
@@ -101,7 +101,7 @@ async def confirm(request: Owner, name: str) -> Response:
         form = Form(
             mistake=_(
                 "Amazon did not accept the confirmation. Try again. If it has expired, request a "
-                "new one on the page of the topic."
+                "new one on the topic’s page at Amazon."
             )
         )
         status = HTTPStatus.BAD_GATEWAY
@@ -154,5 +154,5 @@ def _secret(request: AdminRequest, provider: Provider) -> str:
 async def _find_notice(tables: Tables, name: str) -> SubscriptionNotice:
     found = (await webhooks.notices(tables)).get(name)
     if found is None:
-        raise NotFound(_("This topic was confirmed or dismissed."))
+        raise NotFound(_("This topic has already been confirmed or dismissed."))
     return found

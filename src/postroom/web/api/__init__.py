@@ -2,8 +2,11 @@
 
 auth, route, problems       access keys; how a call reaches its function; refusals
 paging, etags, idempotency  pages by cursor; ETag and If-Match; creating once
-lists, subscribers, suppressions, messages, controls, feedback, senders    the resources
-openapi                     what /api/v1/openapi.json says beyond the routes
+lists, subscribers, suppressions, messages, attachments, media, controls, feedback, senders
+                            the resources
+bodies, previews, imports   message bodies; their source and previews; imported pages
+templates                   templates and snippets
+openapi                     what /api/v1/openapi.json contains beyond the routes
 """
 
 from __future__ import annotations
@@ -11,17 +14,37 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends
 
 from postroom.web.api import (
+    attachments,
     controls,
     feedback,
+    imports,
     lists,
+    media,
     messages,
+    previews,
     senders,
     subscribers,
     suppressions,
+    templates,
 )
 from postroom.web.api.auth import BEARER
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(BEARER)])
-router.include_router(subscribers.sign_ups)
-for _resource in (lists, subscribers, suppressions, messages, controls, feedback, senders):
-    router.include_router(_resource.router)
+PREFIX = "/api/v1"
+ROUTERS = (
+    subscribers.sign_ups,
+    lists.router,
+    subscribers.router,
+    suppressions.router,
+    messages.router,
+    attachments.router,
+    previews.router,
+    controls.router,
+    feedback.router,
+    imports.router,
+    templates.router,
+    media.router,
+    senders.router,
+)
+router = APIRouter(prefix=PREFIX, dependencies=[Depends(BEARER)])
+for _each in ROUTERS:
+    router.include_router(_each)

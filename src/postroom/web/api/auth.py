@@ -87,7 +87,7 @@ class ApiCaller:
         """Refuse a key that is limited to some lists."""
         if not self.key.is_for_every_list:
             raise ApiProblem(
-                403, _("This access key is limited to some lists. Use one that is for all lists.")
+                403, _("This access key is limited to certain lists. Use one for all lists.")
             )
 
     def throttle(self, limit: CallLimit, counted: str, what: Text) -> None:

@@ -1,4 +1,4 @@
-"""/messages/{ref}/feedback and /bounces: what came back for a message, and who bounced."""
+"""/messages/{ref}/feedback and /bounces: the delivery reports for a message, and who bounced."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ReasonView(BaseModel):
     bounce_class: BounceClass = Field(alias="class")
     reason: BounceReason
     count: Count
-    example: str = Field(description="What a server said about one of them.")
+    example: str = Field(description="An example of a server's response.")
 
 
 class DomainView(BaseModel):
@@ -93,9 +93,14 @@ class DomainView(BaseModel):
 
 
 class PauseView(BaseModel):
-    refused: Count = Field(description="Recipients refused because of us when it paused.")
+    refused: Count = Field(
+        description="Recipients refused for reasons on our side when it was paused."
+    )
     ended: Count = Field(description="Emails that had been sent or refused by then.")
-    words: str = Field(description="What a server said.")
+    words: str = Field(description="A server's response.")
+    is_too_large: bool = Field(
+        description="True if nobody was refused, but the email is too large for the mail server."
+    )
 
 
 class FeedbackView(BaseModel):
@@ -107,14 +112,14 @@ class FeedbackView(BaseModel):
     deferred: Count
     bounced: Count
     complained: Count
-    unsubscribed: Count = Field(description="At the provider, not by our link.")
+    unsubscribed: Count = Field(description="Through the provider, not through our link.")
     opened: Count
     clicked: Count
     classes: ClassCounts = Field(description="Bounces by whose problem it is.")
     reasons: list[ReasonView]
     domains: list[DomainView]
     paused_because: PauseView | None = Field(
-        description="Why the message paused by itself; null unless it is paused for that."
+        description="Why the message was paused automatically; null unless it was."
     )
 
 
@@ -130,9 +135,9 @@ class BounceView(BaseModel):
     source: str = Field(description="Who reported it: smtp, mailbox, or a provider.")
 
 
-@router.get("/feedback", **documented(FeedbackView, "What came back.", headers=""))
+@router.get("/feedback", **documented(FeedbackView, "The delivery reports.", headers=""))
 async def show_feedback(caller: Reader, ref: Ref) -> Response:
-    """Show what came back for a message: recipients by kind, by class, by reason and by domain."""
+    """Show the delivery reports for a message: recipients by kind, class, reason and domain."""
     message, _etag = await require_message(caller, ref)
     message = await report.books_of(caller.tables, message)
     summary = await feedback.find_summary(caller.tables, ref)

@@ -57,7 +57,7 @@ EXAMPLE: dict[str, Any] = {
     "public_form": False,
     "created_at": "2026-11-15T09:00:00Z",
 }
-_COUNTS = {"verified": 1200, "unverified": 31, "gone": 86}
+_COUNTS = {"verified": 1200, "unverified": 31, "inactive": 86}
 
 NewName = Annotated[
     str,
@@ -80,9 +80,7 @@ PostalAddress = Annotated[
     Field(json_schema_extra={"maxLength": POSTAL_ADDRESS_CHARS_MAX}),
 ]
 ExistingList = Annotated[str, AfterValidator(check_list_name)]
-PublicForm = Annotated[
-    StrictBool, Field(description="Whether the list has a public page to sign up on.")
-]
+PublicForm = Annotated[StrictBool, Field(description="Whether the list has a public sign-up page.")]
 
 
 class NewList(RequestBody):
@@ -115,7 +113,7 @@ class ListView(BaseModel):
 class SubscriberCounts(BaseModel):
     verified: Count
     unverified: Count
-    gone: Count = Field(description="Unsubscribed or removed.")
+    inactive: Count = Field(description="Unsubscribed, removed, bounced or complained.")
 
 
 class CountedListView(ListView):
@@ -127,7 +125,7 @@ class CountedListView(ListView):
 async def show_lists(caller: Reader, query: Annotated[PageQuery, Query()]) -> Response:
     """Show all lists, sorted by name.
 
-    An access key that is limited to some lists sees only these.
+    An access key that is limited to certain lists sees only those.
     """
     requested = parse_page(caller, query)
     after: str | None
@@ -147,11 +145,11 @@ async def create_list(
 ) -> Response:
     """Create a list.
 
-    An access key that is limited to some lists cannot create others.
+    An access key that is limited to certain lists cannot create others.
     """
     if not caller.key.is_for_every_list:
         raise ApiProblem(
-            403, _("This access key is limited to some lists. Use one that is for all lists.")
+            403, _("This access key is limited to certain lists. Use one for all lists.")
         )
     new_list = manage_lists.checked(
         call.name, call.sender, call.description, call.postal_address, call.public_form

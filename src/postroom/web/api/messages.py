@@ -7,7 +7,7 @@ import contextlib
 from datetime import datetime
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Path, Query
@@ -21,10 +21,10 @@ from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.message import (
     GOING_OUT,
     SUBJECT_CHARS_MAX,
+    BodyKind,
     Message,
     OnDoubt,
     Status,
-    check_body,
     check_subject,
     message_data,
     ref_of_call,
@@ -33,11 +33,12 @@ from postroom.domain.texts import _
 from postroom.domain.trouble import TroubleKind
 from postroom.flow import compose, report
 from postroom.flow.compose import Draft, Origin, Revision
-from postroom.records import bodies, leases, messages, recipient_outcomes
+from postroom.records import bodies, leases, lists, messages, recipient_outcomes
 from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition
 from postroom.records.stored import Stored
 from postroom.web.api import etags
 from postroom.web.api.auth import ApiCaller, Reader, Writer
+from postroom.web.api.bodies import BodyMembers, written_again
 from postroom.web.api.etags import Representation, expected_version
 from postroom.web.api.idempotency import create_once
 from postroom.web.api.lists import ExistingList, require_list
@@ -46,7 +47,6 @@ from postroom.web.api.openapi import (
     Count,
     IdempotencyKey,
     IfMatch,
-    RequestBody,
     ResultPage,
     documented,
     example,
@@ -56,7 +56,6 @@ from postroom.web.api.problems import ApiProblem, invalid
 from postroom.web.api.route import ApiRoute
 from postroom.web.mail_server import shared_troubles
 
-BYTES_MAX = 10 * 1024 * 1024  # two bodies, every character escaped
 READ_MAX = 500  # messages read by a call that filters them by list
 
 router = APIRouter(prefix="/messages", route_class=ApiRoute, tags=["messages"])
@@ -69,8 +68,12 @@ EXAMPLE: dict[str, Any] = {
     "list": "contoso1",
     "subject": "New lecture series",
     "from": "History Department <donotreply@contoso.edu>",
+    "format": "html",
+    "preview_text": "",
+    "language": "",
     "on_doubt": "resend",
     **dict.fromkeys(_COUNTS, 0),
+    "attachments": [],
     "test_mode": False,
     "created_at": "2026-11-15T09:00:00Z",
     "due_at": "2120-01-01T08:00:00Z",
@@ -81,17 +84,13 @@ WHOLE_EXAMPLE = EXAMPLE | {
     "html": "<p>Dear {{ name }}, lectures begin on Monday.</p>",
     "text": None,
 }
+_REVISED = {"list_name", "subject", "text", "preview_text", "language", "on_doubt"}
 OutcomeName = StrEnum("OutcomeName", [(name, name) for name in OUTCOMES])  # type: ignore[misc]
 
 Subject = Annotated[
     str,
     AfterValidator(check_subject),
     Field(json_schema_extra={"minLength": 1, "maxLength": SUBJECT_CHARS_MAX}),
-]
-Body = Annotated[
-    str | None,
-    AfterValidator(lambda text: None if text is None else check_body(text)),
-    Field(description="May contain merge fields such as {{ name }}."),
 ]
 Doubt = Annotated[
     OnDoubt, Field(description="What to do with an email that may or may not have been sent.")
@@ -107,6 +106,9 @@ class MessageView(BaseModel):
     list: str
     subject: str
     sender: str = Field(alias="from")
+    format: BodyKind = Field(description="What the HTML is made from; see …/source.")
+    preview_text: str
+    language: str = Field(description="Of its text; empty for the language of the list.")
     on_doubt: OnDoubt
     audience: Count
     queued: Count
@@ -116,6 +118,7 @@ class MessageView(BaseModel):
     held: Count
     skipped: Count
     doubts: Count
+    attachments: builtins.list[str] = Field(description="The file names.")
     test_mode: bool
     created_at: datetime
     due_at: datetime | None
@@ -141,28 +144,22 @@ class WholeMessageView(MessageView):
     text: str | None
 
 
-class NewMessage(RequestBody):
+class NewMessage(BodyMembers):
     model_config = example(
         {name: WHOLE_EXAMPLE[name] for name in ("list", "subject", "html")}
         | {"at": "2120-01-01 09:00", "zone": "Europe/Berlin"}
     )
-    bytes_max: ClassVar[int] = BYTES_MAX
     list: ExistingList
     subject: Subject
-    html: Body = None
-    text: Body = None
     at: At = ABSENT
     zone: Zone = ""
     on_doubt: Doubt = OnDoubt.RESEND
 
 
-class MessageChange(RequestBody):
+class MessageChange(BodyMembers):
     model_config = example({"subject": "Lectures begin on Tuesday"})
-    bytes_max: ClassVar[int] = BYTES_MAX
     list_name: Annotated[ExistingList, Field(alias="list")] = ABSENT
     subject: Subject = ABSENT
-    html: Body = ABSENT
-    text: Body = ABSENT
     on_doubt: Doubt = ABSENT
 
 
@@ -193,7 +190,7 @@ class OutcomePageQuery(PageQuery):
 async def show_messages(caller: Reader, query: Annotated[MessagePageQuery, Query()]) -> Response:
     """Show messages, newest first.
 
-    An access key that is limited to some lists sees only messages to these.
+    An access key that is limited to certain lists sees only messages to those.
 
     A call reads a limited number of messages, so a page may be short without being the last.
     """
@@ -229,12 +226,16 @@ async def create_message(
         if origin and await _is_created(caller, origin, call):
             ref = origin.ref  # by an earlier attempt; its list may have been deleted since
         else:
-            await require_list(caller, call.list)
+            mailing_list = (await require_list(caller, call.list)).value
+            made = await call.written(caller, call.language or mailing_list.language)
             draft = Draft(
                 list_name=call.list,
                 subject=call.subject,
-                html=call.html,
+                html=made.html,
                 text=call.text,
+                source=made.source,
+                preview_text=call.preview_text or "",
+                language=call.language or "",
                 due_at=None if call.at is None else due_time(call.at, call.zone, act.now),
                 due_zone=call.zone,
                 on_doubt=call.on_doubt,
@@ -259,7 +260,7 @@ async def _is_created(caller: ApiCaller, origin: Origin, call: NewMessage) -> bo
 @router.get("/{ref}", **documented(WholeMessageView, "The message."))
 async def show_message(caller: Reader, ref: Ref) -> Response:
     """Show a message with its bodies and current counts."""
-    return etags.respond(await _represent_whole(caller, ref))
+    return etags.respond(await represent_whole(caller, ref))
 
 
 @router.patch("/{ref}", **documented(WholeMessageView, "The edited message."))
@@ -268,24 +269,47 @@ async def edit_message(
 ) -> Response:
     """Edit a draft or a scheduled message.
 
-    Omitted members are not changed; null removes a body.
+    Omitted members are not changed; null removes a body. A body in another format replaces the
+    HTML; `design` alone changes only the colors, font, logo and footer of a message in blocks.
     """
-    revision = Revision(**call.model_dump(exclude_unset=True))
-    if revision.list_name is not None:
-        await require_list(caller, revision.list_name)
+    if call.list_name is not None:
+        await require_list(caller, call.list_name)
     async with (
-        expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag,
+        expected_version(if_match, lambda: represent_whole(caller, ref)) as etag,
         caller.act.audited(AuditKind.MESSAGE, ref, AuditAction.CHANGE),
     ):
+        revision = await _revision(caller, ref, call)
         await compose.edit(caller.context.storage, ref, revision, etag)
-    return etags.respond(await _represent_whole(caller, ref))
+    return etags.respond(await represent_whole(caller, ref))
+
+
+async def _revision(caller: ApiCaller, ref: str, call: MessageChange) -> Revision:
+    """What the call changes; a new language also changes the HTML that is made from a source."""
+    sent = call.model_dump(include=_REVISED & call.model_fields_set)
+    message = (await require_message(caller, ref)).value
+    before = await bodies.load_source(caller.context.storage.blobs, message)
+    language = await _language(caller, message, call)
+    if call.has_body:
+        made = await call.written(caller, language, before)
+    elif before and {"language", "list_name"} & call.model_fields_set:
+        made = await written_again(before, language)
+    else:
+        return Revision(**sent)
+    return Revision(**sent, html=made.html, source=made.source)
+
+
+async def _language(caller: ApiCaller, message: Message, call: MessageChange) -> str:
+    """The language of the changed message, or else that of its list."""
+    own: str = message.language if call.language is None else call.language
+    mailing_list = await lists.find(caller.tables, call.list_name or message.list_name)
+    return own or (mailing_list.language if mailing_list else "en")
 
 
 @router.delete("/{ref}", **documented(None, "The message and its bodies are deleted.", status=204))
 async def delete_message(caller: Writer, ref: Ref, if_match: IfMatch = None) -> Response:
     """Delete a draft or a scheduled message."""
     async with (
-        expected_version(if_match, lambda: _represent_whole(caller, ref)) as etag,
+        expected_version(if_match, lambda: represent_whole(caller, ref)) as etag,
         caller.act.audited(AuditKind.MESSAGE, ref, AuditAction.DELETE),
     ):
         await compose.discard(caller.context.storage, ref, etag)
@@ -319,7 +343,7 @@ async def represent(caller: ApiCaller, ref: str) -> Representation:
     return Representation(message_data(await report.books_of(caller.tables, message)), etag)
 
 
-async def _represent_whole(caller: ApiCaller, ref: str) -> Representation:
+async def represent_whole(caller: ApiCaller, ref: str) -> Representation:
     message, etag = await require_message(caller, ref)
     data = message_data(await report.books_of(caller.tables, message))
     data["html"], data["text"] = await _bodies(caller, message)

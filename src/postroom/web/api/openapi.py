@@ -5,9 +5,13 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
+import msgspec
 from fastapi import FastAPI, Header
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from postroom.domain.block import BlockDocument
+from postroom.domain.errors import BadInput
+from postroom.domain.texts import _
 from postroom.web.api.problems import MEDIA_TYPE
 
 BODY_BYTES_MAX = 16 * 1024  # every attribute a subscriber may have, with room to spare
@@ -17,6 +21,49 @@ ABSENT: Any = Field(default_factory=lambda: None)
 Count = Annotated[int, Field(ge=0)]
 T = TypeVar("T")
 
+_refs, BLOCK_SCHEMAS = msgspec.json.schema_components(
+    [BlockDocument], ref_template="#/components/schemas/{name}"
+)
+
+
+# Pydantic resolves every $ref itself and does not know these schemas: ours are named otherwise
+# until the document is complete.
+_LATER_REF = "x-ref"
+
+
+def _renamed(schema: Any, before: str, after: str) -> Any:
+    """The same schema with another name for one keyword."""
+    if isinstance(schema, dict):
+        return {
+            after if name == before else name: _renamed(value, before, after)
+            for name, value in schema.items()
+        }
+    return (
+        [_renamed(each, before, after) for each in schema] if isinstance(schema, list) else schema
+    )
+
+
+def _not_null(value: Any) -> Any:
+    if value is None:
+        raise BadInput(_("It cannot be null. Leave it out instead."))
+    return value
+
+
+Blocks = Annotated[
+    Any,
+    AfterValidator(_not_null),
+    WithJsonSchema(
+        _renamed(BLOCK_SCHEMAS["BlockDocument"]["properties"]["blocks"], "$ref", _LATER_REF)
+    ),
+    Field(description="The blocks of a message, as the schema BlockDocument describes them."),
+]
+Design = Annotated[
+    Any,
+    AfterValidator(_not_null),
+    WithJsonSchema({_LATER_REF: "#/components/schemas/Theme"}),
+    Field(description="Colors, font, logo and footer of blocks; omitted members stay."),
+]
+
 PROBLEMS = {
     400: "The body is not JSON.",
     401: "The access key is missing or not valid.",
@@ -24,7 +71,8 @@ PROBLEMS = {
     404: "Not found, or not visible to this access key.",
     409: "Not possible in the current state; `detail` says why.",
     412: "It has changed since. `current` is the current version and ETag its tag.",
-    413: f"The body is longer than {BODY_BYTES_MAX} bytes (a message: 10 MiB).",
+    413: f"The body is longer than {BODY_BYTES_MAX} bytes (a message or a template: 10 MiB; an "
+    "attachment: 13 MiB; a picture: 26 MiB; an import: 41 MiB).",
     415: "The body is not application/json.",
     422: "A parameter or a member is wrong, missing or unknown; `field` and `errors` say which.",
     428: "The If-Match header is missing.",
@@ -40,7 +88,7 @@ IfMatch = Annotated[
     str | None,
     Header(
         alias="If-Match",
-        description="The ETag of the version to change, or * for any. 428 without it.",
+        description="The ETag of the version to change, or * for any. Required: 428 without it.",
         examples=["*"],
     ),
 ]
@@ -70,6 +118,7 @@ class RequestBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     bytes_max: ClassVar[int] = BODY_BYTES_MAX
+    documents: ClassVar[frozenset[str]] = frozenset()  # members that may be long and nested
 
 
 class ResultPage(BaseModel, Generic[T]):
@@ -133,14 +182,15 @@ def refusal(status: int) -> dict[str, Any]:
     }
 
 
-def add_problem_schema(app: FastAPI) -> None:
-    """Register Problem, because FastAPI registers only models of application/json responses."""
+def add_schemas(app: FastAPI) -> None:
+    """Register Problem and the blocks, because FastAPI knows only the models of its routes."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
-        document = generate()
+        document = _renamed(generate(), _LATER_REF, "$ref")
         schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         document["components"]["schemas"] |= schema.pop("$defs") | {"Problem": schema}
-        return document
+        document["components"]["schemas"] |= BLOCK_SCHEMAS
+        return dict(document)
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Refusals of the web service as problems (RFC 9457), whose details say what to do."""
+"""Refusals of the web service as problems (RFC 9457), whose details explain what to do."""
 
 from __future__ import annotations
 

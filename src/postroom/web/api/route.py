@@ -26,6 +26,7 @@ from postroom.web.api.problems import ApiProblem, as_problem, invalid
 
 SHORT_BYTES_MAX = 64 * 1024  # parsed at once; a longer body in a thread, and only if it is flat
 MEMBERS_MAX = 2000  # far more than any object has
+NESTED_BYTES_MAX = 1024 * 1024  # the longest document of blocks, with every letter escaped
 ERRORS_SHOWN_MAX = 10
 ERROR_CHARS_MAX = 300
 
@@ -42,7 +43,7 @@ class ApiRequest(Request):
     async def json(self) -> Any:
         return self.value
 
-    async def read(self, bytes_max: int) -> None:
+    async def read(self, bytes_max: int, documents: frozenset[str] = frozenset()) -> None:
         """Read and parse the body; stop reading as soon as it is too long."""
         content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type != "application/json":
@@ -62,7 +63,7 @@ class ApiRequest(Request):
         if len(content) <= SHORT_BYTES_MAX:
             self.value = parse_json(self.content)
         else:
-            self.value = await asyncio.to_thread(parse_json, self.content)
+            self.value = await asyncio.to_thread(parse_json, self.content, documents)
 
 
 class _Name:
@@ -73,15 +74,16 @@ class _Name:
 
 
 _Scalar = str | int | float | bool | None
-_FLAT = dict[_Name, _Scalar]
+_ROUGH = dict[_Name, msgspec.Raw]
 _OBJECT = dict[_Name, _Scalar | list[Any] | dict[_Name, Any]]
 
 
-def parse_json(body: bytes) -> dict[str, Any]:
+def parse_json(body: bytes, documents: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The members of a body; refused if it is not a JSON object, too deep, or repeats a member.
 
-    A long body must be flat with few members: the decoder holds the interpreter lock, and ten
-    megabytes of small values would block everybody else for a second.
+    A long body must be flat with few members, except for `documents`, which are shorter: the
+    decoder holds the interpreter lock, and ten megabytes of small values would block everybody else
+    for a second.
     """
     count = 0
 
@@ -92,11 +94,14 @@ def parse_json(body: bytes) -> dict[str, Any]:
             raise ApiProblem(422, _("The body has too many members."))
         return _Name(text)
 
-    kind: Any = _OBJECT if len(body) <= SHORT_BYTES_MAX else _FLAT
+    is_short = len(body) <= SHORT_BYTES_MAX
+    kind: Any = _OBJECT if is_short else _ROUGH
     try:
         named = msgspec.json.decode(body, type=kind, dec_hook=name)
+        if not is_short:
+            named = {each: _long_value(named[each], each.text in documents) for each in named}
     except RecursionError:
-        raise ApiProblem(422, _("The JSON is nested too deep. Send one flat object.")) from None
+        raise ApiProblem(422, _("The JSON is nested too deeply. Send one flat object.")) from None
     except msgspec.ValidationError:
         raise ApiProblem(
             422, _("Send one JSON object whose members are texts, numbers, true, false or null.")
@@ -107,6 +112,13 @@ def parse_json(body: bytes) -> dict[str, Any]:
         name: _members(value) if isinstance(value, dict) else value
         for name, value in _members(named).items()
     }
+
+
+def _long_value(raw: msgspec.Raw, is_document: bool) -> Any:
+    """The value of a member of a long body."""
+    if is_document and len(raw) <= NESTED_BYTES_MAX:
+        return msgspec.json.decode(raw)
+    return msgspec.json.decode(raw, type=_Scalar)
 
 
 def _members(named: dict[_Name, Any]) -> dict[str, Any]:
@@ -120,7 +132,7 @@ class ApiRoute(APIRoute):
     """A route that answers every refusal with a problem, including a wrong method.
 
     Its function documents it: the first line of the docstring is the summary, the rest the
-    description, and the signature tells which refusals there may be.
+    description, and the signature determines the possible refusals.
     """
 
     methods: set[str]  # every route names its own
@@ -159,7 +171,7 @@ class ApiRoute(APIRoute):
             try:
                 request.state.caller = await identify(request)
                 if self._body:
-                    await request.read(self._body.bytes_max)
+                    await request.read(self._body.bytes_max, self._body.documents)
                 return await handle(request)
             except RequestValidationError as error:
                 return _invalid(error).response()

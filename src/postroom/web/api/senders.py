@@ -72,12 +72,12 @@ class InstanceView(BaseModel):
     version: str
     since: datetime
     seen_at: datetime
-    in_hand: Count = Field(description="Batches of a sender, requests of the web role.")
-    per_second: float = Field(description="Emails of a sender, requests of the web role.")
+    in_hand: Count = Field(description="Batches for a sender, requests for the web role.")
+    per_second: float = Field(description="Emails for a sender, requests for the web role.")
     held_back: bool = Field(
-        description="A sender waits for the mail server, a rate limit or a full disk."
+        description="A sender that is waiting for the mail server, a rate limit or a full disk."
     )
-    active: bool = Field(description="Of all schedulers, this one acts.")
+    active: bool = Field(description="Whether this scheduler is the leader.")
     senders_min: Count | None = Field(description="Of a supervisor.")
     senders_max: Count | None = Field(description="Of a supervisor.")
     changes: list[SenderChange] = Field(
@@ -113,7 +113,7 @@ async def show_instances(caller: Reader) -> Response:
 
 @router.get("/senders", **documented(SenderLimitsView, "The limits."))
 async def show_sender_limits(caller: Reader) -> Response:
-    """Show how many senders each machine runs at least and at most."""
+    """Show the minimum and maximum number of senders on each machine."""
     caller.check_is_for_every_list()
     return etags.respond(await _represent(caller))
 

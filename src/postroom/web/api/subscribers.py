@@ -68,7 +68,7 @@ AddressPart = Annotated[
 _EXAMPLE: dict[str, Any] = {
     "list": "contoso1",
     "address": "student1@contoso.edu",
-    "standing": "verified",
+    "status": "verified",
     "verified": True,
     "since": "2026-11-15T09:00:00Z",
     "attributes": {"name": "Ada"},
@@ -110,7 +110,7 @@ class SubscriberView(BaseModel):
     model_config = example(_EXAMPLE)
     list: str
     address: str
-    standing: Literal["verified", "unverified"] | InactiveReason
+    status: Literal["verified", "unverified"] | InactiveReason
     verified: bool
     since: datetime
     attributes: dict[str, str]
@@ -118,10 +118,10 @@ class SubscriberView(BaseModel):
 
 class SubscriberPageQuery(PageQuery):
     address_prefix: str = Field("", description="Only addresses that start with this.")
-    standing: SubscriberFilter = Field(
+    status: SubscriberFilter = Field(
         SubscriberFilter.ALL,
-        description="Only subscribers with this status; `there` is verified or unverified, `gone` "
-        "is unsubscribed or removed.",
+        description="Only subscribers with this status; `active` is verified or "
+        "unverified, `inactive` is everyone else.",
     )
 
 
@@ -139,7 +139,7 @@ async def sign_up(caller: Joiner, call: SignUp) -> Accepted:
     """
     caller.check_may_use(call.list)
     address = parse_address(call.email)
-    too_many = _("This address was signed up too many times.")
+    too_many = _("This address has been signed up too many times.")
     caller.throttle(ADDRESSES_CALLED, address.key, too_many)
     try:
         async with asyncio.timeout(STORAGE_S_MAX):  # the call may be repeated
@@ -163,7 +163,7 @@ async def show_subscribers(
         caller.tables,
         name,
         prefix=prefix,
-        standing=query.standing,
+        filter_=query.status,
         after=requested.after,
         limit=requested.limit,
     )
@@ -193,7 +193,7 @@ async def add_subscriber(
             )
         except AlreadyThere:
             existing, _etag = await _require(caller, name, address)
-            if existing.gone:
+            if existing.inactive_reason:
                 raise ApiProblem(
                     409,
                     f"{AlreadySubscribed(existing)} {_('Then send “bring_back”: true.')}",
@@ -301,12 +301,12 @@ async def _require(caller: ApiCaller, name: str, address: Address) -> Stored[Sub
 
 async def _require_active(caller: ApiCaller, name: str, address: Address) -> Subscriber:
     found, _etag = await _require(caller, name, address)
-    if found.gone:
+    if found.inactive_reason:
         sentence = _(
-            "{address} is no longer on {name} ({gone}).",
+            "{address} is no longer on {name} ({reason}).",
             address=found.address,
             name=found.list_name,
-            gone=INACTIVE_TEXTS[found.gone],
+            reason=INACTIVE_TEXTS[found.inactive_reason],
         )
         raise WrongState(sentence)
     return found
@@ -320,7 +320,7 @@ def _data(subscriber: Subscriber) -> dict[str, Any]:
     return {
         "list": subscriber.list_name,
         "address": subscriber.address,
-        "standing": subscription(subscriber),
+        "status": subscription(subscriber),
         "verified": subscriber.verified,
         "since": subscriber.since,
         "attributes": subscriber.attributes,

@@ -1,4 +1,4 @@
-"""/suppressions: addresses that get no more email, why, and how far that reaches.
+"""/suppressions: addresses that get no more email, with the reason and the scope.
 
 Entries concern all lists, so only an access key that is not limited to some lists may use them.
 """
@@ -136,7 +136,7 @@ async def show_suppression(caller: Reader, address: AddressPart) -> Response:
 async def put_suppression(caller: Writer, address: AddressPart, call: NewSuppression) -> Response:
     """Suppress an address, or widen its entry.
 
-    An entry that is there gets wider, never narrower; the call may be repeated.
+    An existing entry can be widened but not narrowed. The call may be repeated.
 
     Subscriptions are not changed. Senders skip the address within seconds, even if it is queued.
     """

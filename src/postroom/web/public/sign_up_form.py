@@ -89,7 +89,7 @@ async def sign_up(request: Request, mailing_list: OpenList) -> Response:
     if (wait := limits.wait(NETWORKS, network, now)) > NO_WAIT:
         return form.too_many(wait, _("Too many people are signing up from your network."))
     if (wait := limits.wait(ADDRESSES_TYPED, address.key, now)) > NO_WAIT:
-        return form.too_many(wait, _("This address was entered too many times."))
+        return form.too_many(wait, _("This address has been entered too many times."))
     shown = f"{title_of(mailing_list)}\n{page_text('sign_up.html')}"
     trace = Trace(source=ConsentSource(SourceKind.FORM), client=client_of(request), shown=shown)
     await subscribe.sign_up(context.act(trace, now), mailing_list.name, address, {})

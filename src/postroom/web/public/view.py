@@ -1,8 +1,8 @@
 """The page that shows a message in a browser, to anybody who has its link.
 
-The link is in the emails: /v/<ref>/<token>, where only we can make the token. The page has no data
-of anybody: merge fields show their defaults, conditions take the branch without values, and the
-unsubscribe link leads nowhere, because a page that people share must not unsubscribe its owner.
+The link is in the emails: /v/<ref>/<token>, where only we can make the token. The page has nobody's
+data: merge fields show their defaults, conditions take the branch without values, and the
+unsubscribe link leads nowhere, because a page that people share must not unsubscribe anybody.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def view_message(request: Request, ref: str, token: str) -> Response:
             message = await messages.read(storage.tables, ref)
             html, text = await bodies.load(storage.blobs, message)
             mailing_list = await lists.find(storage.tables, message.list_name)
-            parts = message_parts(message, mailing_list, html, text, context.site)
+            parts = await in_thread(message_parts, message, mailing_list, html, text, context.site)
             if parts.html is None:
                 words = await in_thread(filled_with_defaults, parts.text or "", is_html=False)
                 return PlainTextResponse(words)

@@ -158,6 +158,28 @@
   });
 })();
 
+// Leaving a field runs the checks again. Replacing them between the press and the release of a click
+// would lose the click, so they wait for the release.
+(() => {
+  const checks = document.getElementById("checks");
+  let isPressed = false;
+  let isStale = false;
+  const release = () => {
+    isPressed = false;
+    // Later: the click comes after the release.
+    if (isStale) setTimeout(() => htmx.trigger(checks, "released"));
+    isStale = false;
+  };
+  checks?.addEventListener("pointerdown", () => { isPressed = true; });
+  document.addEventListener("pointerup", release);
+  document.addEventListener("pointercancel", release);
+  checks?.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target !== checks || !isPressed) return;
+    event.detail.shouldSwap = false;
+    isStale = true;
+  });
+})();
+
 // Drafts save themselves while somebody writes, and nobody leaves unsaved words without a question.
 (() => {
   const form = document.getElementById("message");
@@ -174,7 +196,8 @@
   // Files are sent with the form alone, and whose preview it is belongs to no message.
   const fields = () => {
     const data = new FormData(form);
-    for (const name of ["html_file", "text_file", "as"]) data.delete(name);
+    const unsaved = ["html_file", "text_file", "attachments", "picture_file", "picture_for", "find_picture", "as"];
+    for (const name of unsaved) data.delete(name);
     return data;
   };
   const words = () => JSON.stringify([...fields()].filter(([name]) => !["etag", "once", "ref", "undo", "snippet", "template"].includes(name)));
@@ -249,20 +272,26 @@
 
   if (line.textContent) line.hidden = false;
   form.addEventListener("input", () => plan());
+  form.addEventListener("save", (event) => {
+    if (!url) return;
+    event.preventDefault();
+    save();
+  });
   form.addEventListener("change", () => plan());
   // The buttons of the block editor bring new blocks: the preview and the draft follow them.
   document.addEventListener("htmx:afterSettle", (event) => {
-    const blocks = event.detail.elt;
-    if (blocks.id !== "blocks") return;
-    form.dispatchEvent(new Event("change", { bubbles: true }));
-    document.getElementById(`block-${blocks.dataset.touched}`)?.focus();
+    if (event.detail.elt.id === "blocks") form.dispatchEvent(new Event("change", { bubbles: true }));
   });
+  const cancel = form.querySelector("[data-close]");
+  if (cancel) cancel.textContent = cancel.dataset.close;
   document.addEventListener("visibilitychange", () => { if (document.hidden) save(); });
 
   // Not beside a save that is on its way: the form would not know the draft it has become.
+  let isPreview = false;
   form.addEventListener("submit", (event) => {
     const by = event.submitter;
-    if (by?.formTarget) return;
+    isPreview = Boolean(by?.formTarget);
+    if (isPreview) return;
     if (busy) {
       event.preventDefault();
       event.stopImmediatePropagation();
@@ -273,6 +302,8 @@
     clearTimeout(timer);
     timer = null;
   });
+  // The preview follows every key: it must not upload files each time.
+  form.addEventListener("formdata", (event) => { if (isPreview) event.formData.delete("attachments"); });
   window.addEventListener("pageshow", () => { isLeaving = false; });
 
   // A link is followed once the draft is saved; if it cannot be, the browser asks.
@@ -290,6 +321,34 @@
   });
 })();
 
+// The keyboard in the editor: Enter in a line presses no button (but searches pictures), Ctrl+S
+// saves, Ctrl+Z outside of a text takes back the last change of the blocks.
+(() => {
+  document.addEventListener("keydown", (event) => {
+    const { target, key } = event;
+    const form = target.form ?? document.querySelector("form:has(.form-bar)");
+    const bar = form?.querySelector(".form-bar");
+    if (!bar || event.defaultPrevented) return;
+    const isText = target.matches("input, textarea, select, [contenteditable]");
+    const isCommand = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey;
+    if (key === "Enter" && target.matches("input:not([type=file])")) target.closest(".upload-row")?.querySelector("button").click();
+    else if (isCommand && key === "s") {
+      if (form.dispatchEvent(new Event("save", { cancelable: true }))) form.requestSubmit(bar.querySelector("button"));
+    }
+    else if (isCommand && key === "z" && !isText) bar.querySelector("#undo button")?.click();
+    else return;
+    event.preventDefault();
+  });
+  // What a button changed is looked at next; without such a block, it can be taken back.
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const blocks = event.detail.elt;
+    if (blocks.id !== "blocks") return;
+    const touched = document.getElementById(`block-${blocks.dataset.touched}`);
+    (touched ?? document.querySelector("#undo button"))?.focus({ preventScroll: true });
+    touched?.scrollIntoView({ block: "nearest" });
+  });
+})();
+
 // One click to the format that fits the body.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-kind]");
@@ -299,3 +358,84 @@ document.addEventListener("click", (event) => {
   choice.checked = true;
   choice.dispatchEvent(new Event("change", { bubbles: true }));
 });
+
+// Pictures are dropped or pasted: on the page of the media library, or on a picture in the editor.
+(() => {
+  const hints = (root) => { for (const hint of root.querySelectorAll("[data-drop-hint]")) hint.hidden = false; };
+  document.addEventListener("DOMContentLoaded", () => hints(document));
+  document.addEventListener("htmx:afterSettle", (event) => hints(event.detail.elt));
+
+  const isPicture = (file) => file.type.startsWith("image/");
+  const give = (input, files) => {
+    const taken = new DataTransfer();
+    for (const file of files) taken.items.add(file);
+    input.files = taken.files;
+  };
+  // The place that takes the files: the upload form of the library, or a picture of the editor.
+  const placeOf = (target) => document.querySelector("form[data-drop]")
+    ?? target.closest?.("[data-picture-place]")
+    ?? target.closest?.("fieldset.block, fieldset.article")?.querySelector("[data-picture-place]");
+
+  const upload = (place, files) => {
+    if (place.matches("form")) {
+      give(place.querySelector("input[type=file]"), files);
+      place.requestSubmit();
+      return;
+    }
+    const form = place.closest("form");
+    for (const old of form.querySelectorAll("[name=picture_file], [name=picture_for]")) old.remove();
+    const input = Object.assign(document.createElement("input"), { type: "file", name: "picture_file", hidden: true });
+    const whose = Object.assign(document.createElement("input"), { type: "hidden", name: "picture_for", value: place.dataset.picturePlace });
+    place.append(input, whose);
+    give(input, files.slice(0, 1));
+    place.querySelector("button[name=op]").click();
+  };
+
+  document.addEventListener("dragover", (event) => {
+    const place = event.dataTransfer?.types.includes("Files") && placeOf(event.target);
+    for (const other of document.querySelectorAll(".is-dropping")) other.classList.toggle("is-dropping", other === place);
+    if (!place) return;
+    event.preventDefault();
+    place.classList.add("is-dropping");
+  });
+  document.addEventListener("drop", (event) => {
+    for (const place of document.querySelectorAll(".is-dropping")) place.classList.remove("is-dropping");
+    const place = event.dataTransfer?.types.includes("Files") && placeOf(event.target);
+    if (!place) return;
+    event.preventDefault();
+    const files = [...event.dataTransfer.files];
+    if (files.length) upload(place, files);
+  });
+  document.addEventListener("paste", (event) => {
+    const files = [...(event.clipboardData?.files ?? [])].filter(isPicture);
+    const place = files.length && placeOf(event.target);
+    if (!place) return;
+    event.preventDefault();
+    upload(place, files);
+  });
+  // A chosen file is uploaded at once: the next click would send it anyway.
+  document.addEventListener("change", (event) => {
+    if (event.target.name !== "picture_file" || !event.target.files.length) return;
+    event.stopPropagation();
+    event.target.closest("[data-picture-place]").querySelector("button[value^='upload:']")?.click();
+  }, true);
+})();
+
+// “Show me” selects the line of the body that a finding is about.
+(() => {
+  const select = (line) => {
+    const body = document.querySelector("textarea#body");
+    if (!body || !line) return false;
+    const lines = body.value.split("\n");
+    const start = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    body.focus();
+    body.setSelectionRange(start, start + (lines[line - 1] ?? "").length);
+    body.scrollTop = (body.scrollHeight / Math.max(1, lines.length)) * Math.max(0, line - 4);
+    return true;
+  };
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[data-line]");
+    if (link && select(Number(link.dataset.line))) event.preventDefault();
+  });
+  select(Number(new URLSearchParams(location.search).get("line")));
+})();

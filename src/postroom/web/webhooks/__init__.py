@@ -1,1 +1,1 @@
-"""Webhooks as the web role knows them: their keys, what takes posts in, and a test of it."""
+"""Webhooks of the web role: their keys, the intake of posts, and a self-test."""

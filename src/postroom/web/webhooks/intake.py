@@ -1,4 +1,4 @@
-"""Takes in what providers post: verify, store, wake, answer; in this order.
+"""Receives what providers post: verify, store, wake, answer, in this order.
 
 A post that cannot be stored is answered 503, and the provider tries again. Dies half-way: the
 provider got no answer and posts again; the event counts once.
@@ -106,7 +106,7 @@ class WebhookIntake:
         self._counted[provider] = self._counted.get(provider, WebhookCounts()).plus(more)
 
     async def _write_counts_now_and_then(self) -> None:
-        """So that a flood of forged posts costs hardly any write."""
+        """Write the counts only now and then, so that a flood of forged posts costs few writes."""
         now_s = self.context.clock.monotonic()
         if now_s < self._counts_at_s:
             return

@@ -1,15 +1,17 @@
-"""How providers prove that a webhook's post is theirs."""
+"""How providers prove that a post to a webhook is genuine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from typing import TYPE_CHECKING
 
 from postroom.domain.token import sign
 from postroom.feedback.webhooks import sendgrid
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 
 class Provider(StrEnum):
@@ -24,7 +26,7 @@ class Provider(StrEnum):
 
 @dataclass(frozen=True)
 class WebhookKeys:
-    """How providers prove themselves, as the settings say."""
+    """The keys, topics and secrets of providers, from the settings."""
 
     sendgrid: str = ""  # public keys, with a comma between while one replaces another
     mailgun: str = ""  # signing keys

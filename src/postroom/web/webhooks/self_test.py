@@ -1,9 +1,9 @@
 """Tests a webhook without the provider: a harmless post goes through our own intake.
 
-Nothing leaves the process. Where the proof of origin is a secret that both sides know, the post is
-one the provider could have made, with an event of a kind that means nothing: it is counted as
-unknown and changes nothing. SendGrid and Amazon SNS sign with a key that only they have; there the
-test is that a forged post is refused, and what the settings say is examined.
+Nothing leaves the process. If the proof of origin is a secret that both sides know, the post is one
+the provider could have made, with an unknown kind of event: it is counted as unknown and changes
+nothing. SendGrid and Amazon SNS sign with a key that only they have; for them the test checks that
+a forged post is refused and that the settings are well-formed.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ async def run_self_test(intake: WebhookIntake, provider: Provider) -> SelfTestRe
         return SelfTestResult(
             is_good=True,
             text=_(
-                "A test post with the right proof was accepted and counted as unknown. It changed "
+                "A correctly signed test request was accepted and counted as unknown. It changed "
                 "nothing."
             ),
         )
     return SelfTestResult(
         is_good=False,
-        text=_("A test post was refused with status {status}.", status=answer.status_code),
+        text=_("A test request was refused with status {status}.", status=answer.status_code),
     )
 
 
@@ -91,12 +91,12 @@ async def _test_forgery(intake: WebhookIntake) -> SelfTestResult:
         },
     )
     if await intake.read(Provider.SENDGRID, forged) != RefusedPost(RefusalReason.BAD_SIGNATURE):
-        return SelfTestResult(is_good=False, text=_("A forged post was not refused."))
+        return SelfTestResult(is_good=False, text=_("A forged request was not refused."))
     return SelfTestResult(
         is_good=True,
         text=_(
-            "The verification key can be read, and a forged post is refused. Only SendGrid can "
-            "sign a right one: send a test event from its page."
+            "The verification key is valid, and a forged request is refused. Only SendGrid can "
+            "sign a real one: send a test event from its settings page."
         ),
     )
 
@@ -109,7 +109,7 @@ def _examine_topics(intake: WebhookIntake) -> SelfTestResult:
     return SelfTestResult(
         is_good=True,
         text=_(
-            "The topics are well-formed. Only Amazon can sign a post: publish a test event with "
-            "the mailbox simulator of SES."
+            "The topics are well-formed. Only Amazon can sign a request: publish a test event "
+            "with the SES mailbox simulator."
         ),
     )

@@ -1,4 +1,4 @@
-"""What came back for a message: bounces by reason and domain, and who bounced."""
+"""Delivery reports for a message: bounces by reason and domain, and who bounced."""
 
 from __future__ import annotations
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
+from postroom.domain.attachment import ATTACHED_BYTES_MAX, FILES_MAX, NewFile, new_attachments
 from postroom.domain.block import BadBlock
 from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.mailing_list import check_list_name
@@ -28,6 +31,8 @@ from postroom.records import bodies, lists
 from postroom.records.bodies import MessageBodies
 from postroom.storage.port import Storage, Tables
 from postroom.web import labels
+from postroom.web.admin.block_pictures import FILE as PICTURE_FILE
+from postroom.web.admin.block_pictures import read_picture
 from postroom.web.block_form import FIELDS_MAX, edited, gather_blocks
 from postroom.web.forms import Form, opened
 from postroom.writing.sources import BodySource, has_styles, html_from_source
@@ -37,7 +42,15 @@ KEEP_STYLES = "keep"  # the value of the field css: send <style> as it was writt
 # What the body and the text part may be uploaded as; the second kind of each is Markdown.
 _BODY_FILES = ((".htm", ".html", ".mjml"), (".md", ".markdown", ".txt"))
 _TEXT_FILES = ((".txt",), (".md", ".markdown"))
+ATTACHMENTS = "attachments"  # the field with files to attach
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+@dataclass
+class MessageForm(Form):
+    """With the files that are to be attached; a page cannot choose them again."""
+
+    files: list[NewFile] = field(default_factory=list)
 
 
 class MessageInput(NamedTuple):
@@ -140,18 +153,39 @@ def _source_in(form: Form) -> BodySource | None:
     return BodySource(BodyKind.HTML, body) if is_inlined else None
 
 
-async def posted_message(request: Request) -> Form:
+async def posted_message(request: Request) -> MessageForm:
     """The fields; an uploaded file replaces what was typed."""
     async with opened(
-        request, fields_max=FIELDS_MAX, field_bytes_max=FIELD_BYTES_MAX, files_max=2
+        request,
+        fields_max=FIELDS_MAX,
+        field_bytes_max=FIELD_BYTES_MAX,
+        files_max=3 + 2 * FILES_MAX,  # so that too many get their own error
     ) as submitted:
-        form = Form(submitted.fields)
+        form = MessageForm(submitted.fields)
         gather_blocks(form)
         for name, field in (("html_file", "body"), ("text_file", "text")):
             file = submitted.files.get(name)
             if file and file.filename:
                 await _read_file(form, file, name, field)
+        await _read_attachments(form, submitted.all_files.get(ATTACHMENTS, []))
+        await read_picture(form, submitted.files.get(PICTURE_FILE))
         return form
+
+
+async def _read_attachments(form: MessageForm, files: list[UploadFile]) -> None:
+    """Read the files; if one cannot be attached, the form says why."""
+    chosen = [file for file in files if file.filename]
+    for file in chosen:
+        # One byte more than allowed is enough for the check to refuse it.
+        content = await file.read(ATTACHED_BYTES_MAX + 1)
+        form.files.append(NewFile(file.filename or "", content))
+    try:
+        await in_thread(new_attachments, form.files, [])
+    except BadInput as error:
+        form.mistakes[ATTACHMENTS] = str(error)
+    # Part of what makes a submission the same as another one.
+    digests = [f"{each.name} {hashlib.sha256(each.content).hexdigest()}" for each in form.files]
+    form.values["attached"] = " ".join(digests)
 
 
 async def _read_file(form: Form, file: UploadFile, name: str, field: str) -> None:

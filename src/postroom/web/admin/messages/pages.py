@@ -29,13 +29,14 @@ from postroom.records.recipient_outcomes import OUTCOMES, AudiencePosition, Reci
 from postroom.storage.port import Conflict, Tables
 from postroom.web.admin.admin_request import AdminRequest, Editor, Viewer, csv_download
 from postroom.web.admin.lists import list_choices
-from postroom.web.admin.messages.mail_checks import CheckReport, WrittenMessage, check
+from postroom.web.admin.messages.attachments import attachments_view
 from postroom.web.admin.messages.progress import progress_of
 from postroom.web.admin.messages.writing import create_draft
 from postroom.web.forms import Form, list_named
 from postroom.web.live_updates import polls_of
 from postroom.web.mail_server import shared_troubles
 from postroom.web.mail_view import framed
+from postroom.web.message_checks import CheckReport, WrittenMessage, check
 from postroom.web.pages import go, part
 
 router = APIRouter(prefix="/messages")
@@ -134,6 +135,7 @@ async def details(
             report=await _check(request, message),
             chosen=request.query("as"),
             view_path=request.context.site.view_path(message.ref),
+            attached=await attachments_view(request.tables, message),
             **await _test_outcome(request, message.ref),
         )
     progress = await progress_of(polls_of(request.http), request.context, message)
@@ -151,6 +153,7 @@ async def details(
         form=form,
         mailing_list=await lists.find(request.tables, message.list_name),
         feedback=await feedback.find_summary(request.tables, message.ref),
+        attached=await attachments_view(request.tables, message),
         outcome=outcome,
         people=people,
         after=request.query("after"),
@@ -185,7 +188,13 @@ async def content_page(request: Viewer, ref: str) -> Response:
     message = await messages.read(request.tables, ref)
     report = await _check(request, message)
     chosen = request.query("as")
-    return request.show("messages/content.html", message=message, report=report, chosen=chosen)
+    return request.show(
+        "messages/content.html",
+        message=message,
+        report=report,
+        chosen=chosen,
+        attached=await attachments_view(request.tables, message),
+    )
 
 
 @router.get("/{ref}/mail")
@@ -245,7 +254,7 @@ async def export(request: Viewer, ref: str) -> Response:
 
 @router.post("/{ref}/copy")
 async def copy(request: Editor, ref: str) -> Response:
-    """A new draft with the same body, opened for editing."""
+    """A new draft with the same body and attachments, opened for editing."""
     blobs = request.storage.blobs
     form = await request.form()
     message = await messages.read(request.tables, ref)
@@ -261,7 +270,7 @@ async def copy(request: Editor, ref: str) -> Response:
             language=message.language,
             on_doubt=message.on_doubt,
         )
-        result = await create_draft(request, form, draft)
+        result = await create_draft(request, form, draft, attached_to=message)
     except (NotFound, BadInput, WrongState) as error:  # its list or its bodies were deleted
         return await details(request, message, Form(mistake=str(error)), 409)
     return go(f"{result.what}/write", "copied")

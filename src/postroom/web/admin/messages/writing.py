@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
-import msgspec
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, Response
 
-from postroom.actions import keep_templates
-from postroom.actions.keep_templates import document_of_template
+from postroom.act import Act
+from postroom.actions import manage_media, manage_templates
+from postroom.actions.attach_files import attach, copy_attachments, detach
+from postroom.actions.manage_templates import document_of_template
+from postroom.domain.attachment import Attachment, NewFile, new_attachments
 from postroom.domain.audit import AuditAction, AuditKind, values_text
 from postroom.domain.block import (
     KIND_TITLES,
-    TEXT_CHARS_MAX,
     BlockDocument,
     HtmlBlock,
-    TextBlock,
     check_document,
     encode_document,
     parse_document,
 )
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.message import EDITABLE, BodyKind, Message, OnDoubt, Status, ref_of_call
+from postroom.domain.message import (
+    EDITABLE,
+    BodyKind,
+    Message,
+    OnDoubt,
+    Status,
+    check_body,
+    ref_of_call,
+)
 from postroom.domain.message_template import TemplateKind, with_snippet, with_template
 from postroom.domain.texts import Text, _
 from postroom.flow import compose
@@ -35,21 +43,28 @@ from postroom.parsing import in_thread
 from postroom.records import lists, messages, templates
 from postroom.storage.port import Conflict, Storage, StorageError, Tables
 from postroom.web.admin.admin_request import AdminRequest, Editor
+from postroom.web.admin.block_pictures import chooser_of, is_search, place_picture
+from postroom.web.admin.messages.attachments import AttachmentsView, attachments_view
 from postroom.web.admin.messages.form import (
+    ATTACHMENTS,
+    MessageForm,
     MessageInput,
     bodies_in,
     posted_message,
     read_input,
     values_of,
 )
-from postroom.web.admin.messages.mail_checks import CheckReport, WrittenMessage, check, sample
-from postroom.web.block_form import BlockEditorView, edited
+from postroom.web.block_form import BlockEditorView, edited, make_undoable, undo_steps
 from postroom.web.forms import Form, list_named
 from postroom.web.mail_view import framed
+from postroom.web.message_checks import CheckReport, WrittenMessage, check, sample
 from postroom.web.pages import go, part
 from postroom.web.submit_once import Submission, SubmitResult
 from postroom.writing.block_checks import fixed
-from postroom.writing.block_edits import UndoStep
+from postroom.writing.body_blocks import blocks_from
+from postroom.writing.body_checks import FIX as FIX_BODY
+from postroom.writing.body_checks import repaired
+from postroom.writing.mjml import direction_of
 from postroom.writing.ready_made import ready_made
 from postroom.writing.sources import BodySource, html_from_source
 
@@ -83,7 +98,7 @@ async def new_page(request: Editor) -> Response:
     if kind not in dict(KINDS):
         found = await _find_list(request.tables, list_name) or await _only_list(request.tables)
         template_id = request.query("template") or (found.template if found else "")
-        document = await keep_templates.first_document(
+        document = await manage_templates.first_document(
             request.storage, template_id or FIRST_TEMPLATE
         )
         values |= {
@@ -110,19 +125,33 @@ async def write_nothing(request: Editor) -> Response:
 @router.post("/write")
 async def create(request: Editor) -> Response:
     form = await posted_message(request.http)
+    if is_search(form):
+        return await _show_form(request, form, None, is_unsaved=True)
+    await place_picture(request, form)
     content = await read_input(form, request.tables)
     if content:
         try:
             with _mistakes_in(form):
-                result = await create_draft(request, form, Draft(**content._asdict()))
-                return go(result.what, "created")
+                draft = Draft(**content._asdict())
+                result = await create_draft(request, form, draft, files=form.files)
+                return _go_on(form, result.what, "created")
         except StorageError:
             form.keep_for_later()
     return await _show_form(request, form, None, form.status)
 
 
-async def create_draft(request: AdminRequest, form: Form, draft: Draft) -> SubmitResult:
-    """Create a draft once per form; a repeated call finds the draft of the first by its ref."""
+async def create_draft(
+    request: AdminRequest,
+    form: Form,
+    draft: Draft,
+    *,
+    files: Sequence[NewFile] = (),
+    attached_to: Message | None = None,
+) -> SubmitResult:
+    """Create a draft once per form; a repeated call finds the draft of the first by its ref.
+
+    It gets these files, or those of another message.
+    """
 
     async def create(submission: Submission) -> SubmitResult:
         call = submission.call
@@ -131,9 +160,22 @@ async def create_draft(request: AdminRequest, form: Form, draft: Draft) -> Submi
             message = await compose.compose(request.act(submission.at), draft, origin)
         except Conflict:  # two messages at the same moment; the next try has another ref
             raise WrongState(_("Somebody saved a message at the same time. Save again.")) from None
+        if files:
+            await attach(request.act(submission.at), message.ref, files, call=call)
+        if attached_to:
+            await copy_attachments(request.storage, attached_to, message.ref)
         return SubmitResult(f"/admin/messages/{message.ref}")
 
     return await request.act_once(form, create)
+
+
+def _go_on(form: Form, path: str, notice: str) -> Response:
+    """To the message; after a button of the attachments, back to them."""
+    if form.value("attach"):
+        return go(f"{path}/write#{ATTACHMENTS}", "files-attached")
+    if form.value("remove"):
+        return go(f"{path}/write#{ATTACHMENTS}", "file-removed")
+    return go(path, notice)
 
 
 @router.get("/{ref}/write")
@@ -157,10 +199,15 @@ async def change_blocks(request: Editor) -> Response:
     """
     form = await posted_message(request.http)
     ref = form.value("ref")  # a field, because the first autosave gives the form its message
+    before = form.value("document")
+    await place_picture(request, form)
     try:
         await _carry_out(request.storage, ref, form)
     except (BadInput, NotFound) as error:
-        form.mistakes["document"] = str(error)
+        is_body = form.value("kind") != BodyKind.BLOCKS
+        form.mistakes["body" if is_body else "document"] = str(error)
+    if before and form.value("kind") == BodyKind.BLOCKS:
+        make_undoable(form, before)
     if request.http.headers.get("HX-Request"):
         editor = await _block_editor(request, form)
         return HTMLResponse(part("blocks_part.html", editor=editor, block_kinds=KIND_TITLES))
@@ -185,22 +232,29 @@ async def _carry_out(storage: Storage, ref: str, form: Form) -> None:
             form.values["document"] = encode_document(document)
         case "snippet":
             chosen = await document_of_template(storage, form.value("snippet"))
-            document = with_snippet(parse_document(form.value("document")), chosen)
+            before = parse_document(form.value("document"))
+            document = with_snippet(before, chosen)
             form.values["document"] = encode_document(document)
+            added = document.blocks[len(before.blocks) :]
+            form.values["touched"] = added[0].id if added else ""
         case "theirs":
             found = await messages.read(storage.tables, ref)
             form.values["document"] = (await values_of(storage, found)).get("document", "")
+        case operation if operation.startswith(f"{FIX_BODY}:"):
+            body = check_body(form.value("body"))
+            form.values["body"] = await in_thread(repaired, body, operation)
         case operation if operation.startswith("fix:"):
-            document = fixed(parse_document(form.value("document")), operation)
-            form.values["document"] = encode_document(document)
+            document = parse_document(form.value("document"))
+            pictures = await manage_media.pictures_in(storage.tables, form.value("document"))
+            form.values["document"] = encode_document(fixed(document, operation, pictures))
 
 
 def _as_blocks(form: Form) -> BlockDocument:
     """What was typed, as one block that shows the same."""
     body = form.value("body")
     kind = BodyKind(form.value("kind")) if form.value("kind") in dict(KINDS) else BodyKind.HTML
-    if kind is BodyKind.MARKDOWN and len(body) <= TEXT_CHARS_MAX:
-        return BlockDocument(blocks=[TextBlock(id="b1", text=body)])
+    if kind is BodyKind.MARKDOWN:
+        return blocks_from(kind, body)
     html = html_from_source(BodySource(kind, body)) if kind is not BodyKind.HTML else body
     return check_document(BlockDocument(blocks=[HtmlBlock(id="b1", html=html)] if html else []))
 
@@ -209,11 +263,15 @@ def _as_blocks(form: Form) -> BlockDocument:
 async def edit(request: Editor, ref: str) -> Response:
     """Save; a change by somebody else is shown beside the fields."""
     form = await posted_message(request.http)
+    if is_search(form):
+        found = await messages.read(request.tables, ref)
+        return await _show_form(request, form, found, is_unsaved=True)
+    await place_picture(request, form)
     content = await read_input(form, request.tables)
     message: Message | dict[str, str] | None = None
     try:
         if content and await _save(request, ref, content, form):
-            return go(f"/admin/messages/{ref}", "saved")
+            return _go_on(form, f"/admin/messages/{ref}", "saved")
         message = await messages.read(request.tables, ref)
     except NotFound:  # deleted, or not a valid ref
         form.mistakes.pop("list", None)
@@ -226,16 +284,19 @@ async def edit(request: Editor, ref: str) -> Response:
     return await _show_form(request, form, message, form.status)
 
 
-async def _save(request: AdminRequest, ref: str, content: MessageInput, form: Form) -> bool:
+async def _save(request: AdminRequest, ref: str, content: MessageInput, form: MessageForm) -> bool:
     """Save what the form says; False, with the reason in the form, if that did not work."""
     storage = request.storage
     act = request.act()
     revision = Revision(**content._asdict())
     after = values_text({"subject": revision.subject})
+    if not await _can_attach(request.tables, ref, form):
+        return False
     try:
         with _mistakes_in(form):
             async with act.audited(AuditKind.MESSAGE, ref, AuditAction.CHANGE, after=after):
-                await compose.edit(storage, ref, revision, form.value("etag"))
+                saved = await compose.edit(storage, ref, revision, form.value("etag"))
+            await _change_attachments(act, ref, form, saved.etag)
             return True
     except Conflict:
         found = await messages.find_live(storage.tables, ref)
@@ -243,6 +304,27 @@ async def _save(request: AdminRequest, ref: str, content: MessageInput, form: Fo
             return not form.show_others(await values_of(storage, found.value), found.etag)
         form.mistake = _("This message has been sent and can no longer be edited.")
     return False
+
+
+async def _change_attachments(act: Act, ref: str, form: MessageForm, etag: str) -> None:
+    if form.files:
+        await attach(act, ref, form.files, etag)
+    elif removed := form.value("remove"):
+        with contextlib.suppress(NotFound):  # by somebody else
+            await detach(act, ref, removed, etag)
+
+
+async def _can_attach(tables: Tables, ref: str, form: MessageForm) -> bool:
+    """Whether the files fit beside those that the message has; checked before anything is saved."""
+    if not form.files:
+        return True
+    message = await messages.read(tables, ref)
+    try:
+        await in_thread(new_attachments, form.files, message.attachments)
+    except BadInput as error:
+        form.mistakes[ATTACHMENTS] = str(error)
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -298,11 +380,20 @@ async def _check(request: AdminRequest) -> CheckReport:
             status=Status.DRAFT,
             created_at=request.now(),
             preview_text=check_preview_text(form.value("preview_text")),
+            attachments=await _attached_to(request.tables, form.value("ref")),
         )
     except BadInput as error:
         return CheckReport(mistake=str(error))
     written = WrittenMessage(message, mailing_list, content)
     return await check(request.context, written, form.value("as"))
+
+
+async def _attached_to(tables: Tables, ref: str) -> tuple[Attachment, ...]:
+    """Of the draft that the form has become; none if it was deleted."""
+    try:
+        return (await messages.read(tables, ref)).attachments if ref else ()
+    except NotFound:
+        return ()
 
 
 async def _show_form(
@@ -316,11 +407,14 @@ async def _show_form(
     names = [form.value("list")]
     fields = list[str]()
     templates_offered = list[tuple[str, Text | str]]()
+    attached = AttachmentsView("", (), 0)
     editor = BlockEditorView(edited(""), BLOCKS_PATH, form)
     try:
         names, fields = await _offer(request.tables, form)
-        templates_offered = await keep_templates.choices(request.tables)
+        templates_offered = await manage_templates.choices(request.tables)
         editor = await _block_editor(request, form)
+        if isinstance(message, Message):
+            attached = await attachments_view(request.tables, message, form.value("list"))
     except StorageError:
         if status == HTTPStatus.OK:
             raise
@@ -339,6 +433,8 @@ async def _show_form(
         editor=editor,
         block_kinds=KIND_TITLES,
         fields=fields,
+        attached=attached,
+        has_lost_files=isinstance(form, MessageForm) and bool(form.files),
         saves_itself=not form.others and is_draft,
         is_unsaved=is_unsaved or not form.is_good,
     )
@@ -346,12 +442,15 @@ async def _show_form(
 
 async def _block_editor(request: AdminRequest, form: Form) -> BlockEditorView:
     document = edited(form.value("document"))
-    with contextlib.suppress(msgspec.DecodeError):
-        document.undo = msgspec.json.decode(form.value("undo") or "[]", type=list[UndoStep])
+    document.undo = undo_steps(form)
     document.touched = form.value("touched")
     found = await templates.all_templates(request.tables)
     snippets = [each for each in found if each.kind is TemplateKind.SNIPPET]
-    return BlockEditorView(document, BLOCKS_PATH, form, snippets)
+    chooser = await chooser_of(request, form)
+    chosen = await _find_list(request.tables, form.value("list"))
+    language = form.value("language").strip() or (chosen.language if chosen else "")
+    is_rtl = direction_of(language) == "rtl"
+    return BlockEditorView(document, BLOCKS_PATH, form, snippets, chooser, is_rtl)
 
 
 async def _offer(tables: Tables, form: Form) -> tuple[list[str], list[str]]:

@@ -76,7 +76,9 @@ async def _refuse_upload(request: AdminRequest, form: Form) -> Response:
     if form.value("seen"):
         changed = _("The blob has changed since you opened this page. Nothing was replaced.")
         return await _show_blob(request, name, Form(mistake=changed), 409)
-    form.mistakes["name"] = _("There is a blob of this name. Open it to replace its content.")
+    form.mistakes["name"] = _(
+        "There is already a blob with this name. Open it to replace its content."
+    )
     return await _index(request, form, 409)
 
 
@@ -113,7 +115,7 @@ async def delete(request: Owner, sealed: str) -> Response:
     except NotFound:  # deleted by a second click or by somebody else
         pass
     except Conflict:
-        form.mistake = _("The blob has changed. Check what it has now, and try again.")
+        form.mistake = _("The blob has changed. Check its current content, and try again.")
         return await _show_delete(request, name, form, 409)
     return go(PATH, "blob-deleted")
 
@@ -132,7 +134,7 @@ def _name(request: AdminRequest, sealed: str) -> str:
 async def _read(request: AdminRequest, name: str) -> bytes:
     content = await request.storage.blobs.get(name)
     if content is None:
-        raise NotFound(_("There is no blob of this name any more."))
+        raise NotFound(_("There is no longer a blob with this name."))
     return content
 
 

@@ -92,7 +92,7 @@ async def index(request: Owner, table: str) -> Response:
             )
             rows, next_ = found.rows, found.next
         except ValueError as error:
-            form.mistake = _("Storage has no such key: {error}.", error=str(error))
+            form.mistake = _("This is not a valid key: {error}.", error=str(error))
     return request.show(
         "storage/table.html",
         200 if form.is_good else 422,
@@ -201,7 +201,7 @@ async def delete(request: Owner, table: str, sealed: str) -> Response:
         await edit_storage.delete_row(request.act(), table, seen)
     except Conflict:
         form.values["etag"] = row.etag
-        form.mistake = _("The row has changed. Check what it has now, and try again.")
+        form.mistake = _("The row has changed. Check its current values, and try again.")
         return _show_delete(request, table, row, form, 409)
     except WrongState as error:
         form.mistake = str(error)

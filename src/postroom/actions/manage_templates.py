@@ -1,10 +1,10 @@
-"""Action, keep templates: create, change, delete and choose templates and snippets.
+"""Action, manage templates: create, change, delete and choose templates and snippets.
 
 Before: an editor has blocks worth keeping, or writes a message.   After: a document to copy.
 Dies half-way:
-    create   before the row there is a document that nobody reads
-    change   before the row the same; after it, the old document stays, which nobody reads
-    delete   after the row the document stays, which nobody reads
+    create   before the row there is an unused document
+    change   before the row the same; after it, the old document stays, unused
+    delete   after the row the document stays, unused
 Commit point: the row of the template. A message stores its own copy of what it uses, so no change
 here changes a message, whether it is scheduled or not.
 """
@@ -32,6 +32,7 @@ from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages, templates
 from postroom.records.stored import Stored
 from postroom.storage.port import Conflict, Storage, Tables
+from postroom.writing.body_blocks import blocks_from
 from postroom.writing.layout import html_from_blocks
 from postroom.writing.ready_made import READY_MADE, ready_made
 
@@ -76,7 +77,7 @@ async def edit(
 
 
 async def delete(act: Act, template_id: str, etag: str) -> None:
-    """Delete it; WrongState while lists begin their messages with it."""
+    """Delete it; WrongState while it is the default template of a list."""
     found = await templates.read(act.tables, template_id)
     if found.etag != etag:
         raise Conflict(f"template {template_id} has changed")
@@ -84,7 +85,7 @@ async def delete(act: Act, template_id: str, etag: str) -> None:
     if names:
         raise WrongState(
             _(
-                "Messages of {lists} begin with this template. Choose another one there first.",
+                "New messages to {lists} start from this template. Choose another one there first.",
                 lists=", ".join(names[:5]),
             )
         )
@@ -100,17 +101,14 @@ async def _checked(document: BlockDocument) -> BlockDocument:
 
 
 async def document_of_message(storage: Storage, ref: str) -> BlockDocument:
-    """The blocks of a message; WrongState if it was written in another format."""
+    """The blocks of a message, converted if necessary; BadInput if that is not possible."""
     message = await messages.read(storage.tables, ref)
-    source = await bodies.load_source(storage.blobs, message)
-    if source is None or source.kind is not BodyKind.BLOCKS:
-        raise WrongState(
-            _(
-                "Only a message in blocks can become a template. This one is {kind}.",
-                kind=message.kind,
-            )
-        )
-    return parse_document(source.text)
+    found = await bodies.load_all(storage.blobs, message)
+    if found.source and found.source.kind is BodyKind.BLOCKS:
+        return parse_document(found.source.text)
+    if found.html is None:
+        return blocks_from(BodyKind.MARKDOWN, found.text or "")
+    return blocks_from(message.kind, found.source.text if found.source else found.html)
 
 
 async def choices(tables: Tables) -> list[tuple[str, Text | str]]:
@@ -121,6 +119,21 @@ async def choices(tables: Tables) -> list[tuple[str, Text | str]]:
         if each.kind is TemplateKind.TEMPLATE
     ]
     return [*own, *READY_MADE.items()]
+
+
+async def template_named(tables: Tables, name: str) -> str:
+    """The id of the template with this id or title, ignoring case; NotFound if there is none."""
+    found = await templates.all_templates(tables)
+    if name in READY_MADE or any(each.id == name for each in found):
+        return name
+    wanted = name.strip().casefold()
+    same = [each.id for each in found if each.title.casefold() == wanted]
+    same += [] if same or wanted not in READY_MADE else [wanted]
+    if len(same) > 1:
+        raise BadInput(_("Several templates are called “{name}”. Use the id of one.", name=name))
+    if not same:
+        raise NotFound(_("There is no template “{name}”.", name=name[:80]))
+    return same[0]
 
 
 async def document_of_template(storage: Storage, template_id: str) -> BlockDocument:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from email.utils import parseaddr
 
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from postroom.actions import manage_media
 from postroom.domain.address import Address, BadAddress, parse_address, parse_mailbox
+from postroom.domain.attachment import HEAVY_BYTES, Attachment, encoded_bytes, total_bytes
 from postroom.domain.block import parse_document
 from postroom.domain.mailing_list import MailingList
 from postroom.domain.message import BodyKind, Message
+from postroom.domain.picture import ids_in
 from postroom.domain.texts import Text, _, clipped, ngettext
 from postroom.flow.render import NOBODYS_GUID, Site, message_parts
 from postroom.mail.finishing import MessageFields
@@ -32,11 +35,18 @@ from postroom.parsing import in_thread
 from postroom.records import subscribers
 from postroom.records.bodies import MessageBodies
 from postroom.storage.port import Tables
-from postroom.web.admin.messages.spam_advice import SpamAdvice, advise
+from postroom.web import labels
 from postroom.web.context import WebContext
 from postroom.web.mail_view import MailView, read_mail
-from postroom.writing.block_checks import BlockFinding, check_blocks
-from postroom.writing.sources import BodySource
+from postroom.web.spam_advice import SpamAdvice, advise
+from postroom.writing.block_checks import (
+    PICTURE_BYTES_MAX,
+    PICTURES_BYTES_MAX,
+    BlockFinding,
+    Pictures,
+    check_blocks,
+)
+from postroom.writing.body_checks import check_fields, check_typed
 
 PEOPLE_SAMPLED = 200  # for their attributes; reading a whole list would take too long
 INBOX_CHARS_SHOWN = 140  # of the text, beside the subject
@@ -47,7 +57,6 @@ SAMPLE_ADDRESS = "student1@contoso.edu"
 GMAIL_CLIPS_BYTES = 102 * 1024
 PLACES_SHOWN = 5  # links, pictures or fields in one sentence
 ALWAYS_KNOWN = ("email", "unsubscribe_url", *MessageFields.__struct_fields__)
-WIDTH_MAX = 700  # wider emails are cut off in reading panes
 _FITTING_KINDS = {
     None: "",
     FormatMismatch.TEXT_AS_HTML: "markdown",
@@ -85,6 +94,12 @@ class WrittenMessage(msgspec.Struct, frozen=True):
     def text(self) -> str | None:
         return self.content.text
 
+    @property
+    def typed(self) -> tuple[BodyKind, str]:
+        """What the author sees in the editor."""
+        source = self.content.source
+        return (source.kind, source.text) if source else (BodyKind.HTML, self.html or "")
+
 
 class CheckReport(msgspec.Struct, frozen=True):
     """A preview and its warnings; no email if the body is empty or the template invalid."""
@@ -95,7 +110,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     signs: list[tuple[Text, list[SpamAdvice]]] = []  # of spam, the heaviest first
     sender_name: str = ""  # with the subject and the beginning, what an inbox shows
     beginning: str = ""
-    findings: list[BlockFinding] = []  # about single blocks
+    findings: list[BlockFinding] = []  # about single blocks or lines
     fitting_kind: str = ""  # the format the body seems to be written in, if it is another one
 
 
@@ -107,7 +122,8 @@ async def check(context: WebContext, written: WrittenMessage, read_as: str) -> C
     people = await sample(tables, list_name)
     now = context.clock.now()
     # In a thread, because checking a body of two megabytes takes a while.
-    report = await in_thread(_run_checks, written, person, people, context.site, now)
+    pictures = await manage_media.pictures_in(tables, written.html)
+    report = await in_thread(_run_checks, written, person, people, pictures, context.site, now)
     warnings = [mistake, *report.warnings] if mistake else report.warnings
     return msgspec.structs.replace(report, warnings=warnings)
 
@@ -124,7 +140,7 @@ async def _find_person(
     except BadAddress as error:
         return sample_person, str(error)
     found = await subscribers.find(tables, list_name, address.storage_key)
-    if found is None or found.value.gone:
+    if found is None or found.value.inactive_reason:
         return sample_person, _("{address} is not on this list.", address=address.typed)
     return PreviewPerson(address, found.value.attributes), ""
 
@@ -132,7 +148,7 @@ async def _find_person(
 async def sample(tables: Tables, list_name: str) -> AudienceSample:
     """The first subscribers of a list, for their attributes."""
     page = await subscribers.scan_people(tables, list_name, limit=PEOPLE_SAMPLED)
-    people = [one for one in page.people if not one.gone]
+    people = [one for one in page.people if not one.inactive_reason]
     having = Counter(
         name for one in people for name, value in one.attributes.items() if value.strip()
     )
@@ -143,6 +159,7 @@ def _run_checks(
     written: WrittenMessage,
     person: PreviewPerson,
     people: AudienceSample,
+    pictures: Pictures,
     site: Site,
     now: datetime,
 ) -> CheckReport:
@@ -162,27 +179,61 @@ def _run_checks(
         )
         signs = advise(spam_signs(mail))
     except ValueError as error:  # a template or a header that cannot be sent
-        return CheckReport(mistake=str(error))
+        return CheckReport(mistake=str(error), findings=_broken_fields(written, people))
     html_bytes = len((mail_view.html or "").encode())
     name, address = parseaddr(mail_view.sender)
     return CheckReport(
         mail_view,
         [
-            *_about_bodies(written.html, written.text, html_bytes),
+            *_about_bodies(written, html_bytes),
             *_about_fields(fields, people),
             *_about_missing(without_default, people),
+            *_about_attachments(written.message.attachments),
+            *_about_library(written, pictures),
         ],
         signs=signs,
         sender_name=name or address,
         beginning=_beginning(mail_view),
-        findings=_block_findings(written.content.source),
+        findings=_findings(written, people, pictures),
         fitting_kind=_FITTING_KINDS[format_mismatch(written.html or "")],
     )
 
 
-def _block_findings(source: BodySource | None) -> list[BlockFinding]:
-    is_blocks = source is not None and source.kind is BodyKind.BLOCKS
-    return check_blocks(parse_document(source.text)) if source and is_blocks else []
+def _findings(
+    written: WrittenMessage, people: AudienceSample, pictures: Pictures
+) -> list[BlockFinding]:
+    """What is about one block, or one line of the body."""
+    kind, typed = written.typed
+    if kind is BodyKind.BLOCKS:
+        return check_blocks(parse_document(typed), pictures)
+    return check_typed(kind, typed, written.html or "", [*people.having, *ALWAYS_KNOWN])
+
+
+def _broken_fields(written: WrittenMessage, people: AudienceSample) -> list[BlockFinding]:
+    kind, typed = written.typed
+    if kind is BodyKind.BLOCKS:  # blocks with a broken field are refused with the block's name
+        return []
+    return check_fields(typed, [*people.having, *ALWAYS_KNOWN])
+
+
+def _about_library(written: WrittenMessage, pictures: Pictures) -> Iterator[Text]:
+    """Pictures of the media library in other formats; blocks have findings of their own."""
+    source = written.content.source
+    if source and source.kind is BodyKind.BLOCKS:
+        return
+    missing = len(ids_in([written.html]) - set(pictures))
+    if missing:
+        yield _(
+            "Pictures that are no longer in the media library, so nobody sees them: {count}.",
+            count=missing,
+        )
+    size = sum(each.size for each in pictures.values())
+    heaviest = max((each.size for each in pictures.values()), default=0)
+    if size > PICTURES_BYTES_MAX or heaviest > PICTURE_BYTES_MAX:
+        yield _(
+            "The pictures of the media library have {size} MB together, which is slow on phones.",
+            size=f"{size / 1024**2:.1f}",
+        )
 
 
 def _fields_without_default(written: WrittenMessage) -> list[str]:
@@ -244,8 +295,9 @@ def _render(
     return read_mail(spliced.source), compiled.fields
 
 
-def _about_bodies(html: str | None, text: str | None, html_bytes: int) -> Iterator[Text]:
+def _about_bodies(written: WrittenMessage, html_bytes: int) -> Iterator[Text]:
     """`html_bytes` is the size in the email, with the footer."""
+    html, text = written.html, written.text
     document = LexborHTMLParser(html or "")
     match format_mismatch(html or ""):
         case FormatMismatch.TEXT_AS_HTML:
@@ -267,24 +319,13 @@ def _about_bodies(html: str | None, text: str | None, html_bytes: int) -> Iterat
         yield _("This message has no HTML. Everybody gets the text.")
     elif text is not None and not text.strip():
         yield _("The text part is empty. Leave it out or write it.")
-    yield from _about_links(document)
+    has_lines = written.typed[0] in (BodyKind.HTML, BodyKind.MJML)
+    yield from _about_links(document, has_lines=has_lines)
     for reason, sources in unseen_pictures(document).items():
         yield _about_unseen(reason, _first_few(sources))
-    widths = (node.attributes.get("width") or "" for node in document.css("[width]"))
-    widest = max((int(width) for width in widths if width.isdecimal()), default=0)
-    if widest > WIDTH_MAX:
-        yield _(
-            "Something in it is {widest} pixels wide. Many email programs cut off what is over "
-            "{limit}.",
-            widest=widest,
-            limit=WIDTH_MAX,
-        )
-    nameless = sum("alt" not in node.attributes for node in document.css("img"))
-    if nameless:
-        yield _("Images without alt text, which many people see instead: {count}.", count=nameless)
 
 
-def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
+def _about_links(document: LexborHTMLParser, *, has_lines: bool) -> Iterator[Text]:
     """Links without a target; the targets of the others are checked as spam signs."""
     hrefs = [
         (node.attributes.get("href") or "").strip()
@@ -297,7 +338,7 @@ def _about_links(document: LexborHTMLParser) -> Iterator[Text]:
     if empty:
         yield _("Links without a target: {count}.", count=empty)
     private = [href for href in literal if why_unseen(href) is UnseenReason.PRIVATE_HOST]
-    if private:
+    if private and not has_lines:  # else each is a finding with its line
         yield _(
             "Links that work only on your own computer or network: {links}.",
             links=_first_few(private),
@@ -327,9 +368,8 @@ def _about_unseen(reason: UnseenReason, pictures: str) -> Text:
             )
         case UnseenReason.ATTACHMENT:
             return _(
-                "Attached images (cid:), which nobody can see because messages have no "
-                "attachments: {pictures}. Put them on a website and use their address, starting "
-                "with https://.",
+                "Images that refer to an attachment (cid:), which nobody can see: {pictures}. Put "
+                "them on a website and use their address, starting with https://.",
                 pictures=pictures,
             )
         case UnseenReason.PRIVATE_HOST:
@@ -401,6 +441,15 @@ def _about_missing(without_default: list[str], people: AudienceSample) -> Iterat
                 name=name,
                 example=example,
             )
+
+
+def _about_attachments(attached: Sequence[Attachment]) -> Iterator[Text]:
+    if total_bytes(attached) > HEAVY_BYTES:
+        yield _(
+            "The attachments make every email {size} large. Some servers refuse emails over 10 MB, "
+            "and large ones fill mailboxes. Put the files on a website and link to them instead.",
+            size=labels.size(encoded_bytes(attached)),
+        )
 
 
 def _first_few(places: list[str]) -> str:
