@@ -158,6 +158,26 @@ async def test_a_scheduled_message_is_saved_by_hand_alone(site: RunningSite, pag
     assert await html_of(site, ref) == "<p>As scheduled</p>"
 
 
+# Another submission of a form replaces the one before, as long as the browser has not sent it.
+SAVE_AS_THE_CHECKS_ARRIVE = """
+    save => {
+        save.click();
+        const checks = document.getElementById("checks");
+        const detail = { elt: checks };
+        checks.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true, detail }));
+    }
+"""
+
+
+async def test_checks_that_arrive_on_saving_leave_the_form_alone(
+    site: RunningSite, page: Page, new_message: str
+) -> None:
+    """They update the preview, which is a submission of the same form."""
+    await begin(site, page, new_message)
+    await page.get_by_role("button", name="Save and check").evaluate(SAVE_AS_THE_CHECKS_ARRIVE)
+    await expect(page.get_by_role("button", name="Send test email")).to_be_visible()
+
+
 # --- What it looks like -----------------------------------------------------------------------
 
 

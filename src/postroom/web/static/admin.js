@@ -152,6 +152,7 @@
     const button = document.querySelector("button[formtarget='mail']");
     const old = document.querySelector("iframe[name='mail']");
     if (event.detail.elt.id !== "checks" || !button || !old) return;
+    if ("sent" in button.form.dataset) return; // the preview would replace the save that is being sent
     const fresh = old.cloneNode();
     old.replaceWith(fresh);
     button.click();
