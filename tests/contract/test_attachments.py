@@ -149,6 +149,7 @@ async def send(
         await transport.close()
 
 
+@pytest.mark.slow
 @in_every_shape
 @pytest.mark.parametrize("signs", [False, True])
 async def test_large_attachments_arrive_in_every_shape_of_the_dialogue(

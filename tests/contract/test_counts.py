@@ -250,11 +250,11 @@ FEW = settings(
     max_examples=40,
     stateful_step_count=30,
 )
-TestCountsAreRight = CountsAreRight.TestCase
+TestCountsAreRight = pytest.mark.slow(CountsAreRight.TestCase)
 TestCountsAreRight.settings = FEW
-TestCountsWithShortPages = CountsWithShortPages.TestCase
+TestCountsWithShortPages = pytest.mark.slow(CountsWithShortPages.TestCase)
 TestCountsWithShortPages.settings = FEW
-TestCountsOnSqlite = CountsOnSqlite.TestCase
+TestCountsOnSqlite = pytest.mark.slow(CountsOnSqlite.TestCase)
 TestCountsOnSqlite.settings = FEW
 
 

@@ -130,6 +130,7 @@ def messages(draw: st.DrawFn) -> CompiledMail:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 @given(compiled=messages(), values=st.lists(st.tuples(nasty, nasty), min_size=1, max_size=4))
 def test_every_recipient_gets_what_our_own_merge_writes(
@@ -161,6 +162,7 @@ def test_everybody_has_an_own_unsubscribe_link_and_header(name: str) -> None:
         assert name == "ses" or found.headers["Message-ID"] == mail.message_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 def test_much_of_ones_own_goes_alone_and_arrives_whole(name: str) -> None:
     """SendGrid takes 10,000 bytes of substitutions, SES 1 MB for a call."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -276,7 +277,7 @@ class AzureSameAsMemory(SameAsMemory):
     engine = "azure"
 
 
-TestSqliteSameAsMemory = SqliteSameAsMemory.TestCase
+TestSqliteSameAsMemory = pytest.mark.slow(SqliteSameAsMemory.TestCase)
 TestSqliteSameAsMemory.settings = settings(
     max_examples=60,
     stateful_step_count=30,

@@ -49,6 +49,7 @@ async def test_processes_lose_no_update(file: Path, clock: MovableClock) -> None
     assert row.properties == {"count": 3 * INCREMENTS}
 
 
+@pytest.mark.slow
 async def test_processes_never_share_an_item(file: Path, clock: MovableClock) -> None:
     storage = await SqliteStorage.open(file, clock, STORAGE_NAMES)
     items = [f"{n:03}" for n in range(90)]

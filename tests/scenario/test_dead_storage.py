@@ -50,6 +50,7 @@ async def writes_of_a_calm_run(sink: Sink, folder: Path) -> int:
         return len(storm.writes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 6])
 @pytest.mark.parametrize("trouble", TROUBLES)
 async def test_any_write_of_a_sender_may_fail(

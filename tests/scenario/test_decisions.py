@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Message, OnDoubt, Revive, Status
@@ -214,6 +216,7 @@ async def stall_at(town: Town, at: int, ref: str) -> bool:
     return storage.calls > at
 
 
+@pytest.mark.slow
 async def test_a_scheduler_that_stalls_over_a_decision_deletes_no_row_that_a_retry_restored(
     town: Town,
 ) -> None:

@@ -55,6 +55,7 @@ async def outage(request: pytest.FixtureRequest, town: Town) -> AsyncIterator[Ou
     yield Outage(town, request.param)
 
 
+@pytest.mark.slow
 async def test_no_attempt_is_used_up_and_everything_is_sent_when_it_is_back(
     town: Town, outage: Outage, pairs: None
 ) -> None:

@@ -73,6 +73,7 @@ def advance(stub: ProviderStub, seconds: float) -> None:
     stub.now_s += seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROVIDERS)
 async def test_everybody_gets_one_mail_except_named_doubts(town: Town, name: str) -> None:
     kind, opened, batch = PROVIDERS[name]

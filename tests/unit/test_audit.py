@@ -129,6 +129,7 @@ def test_only_what_differs_is_recorded_and_never_a_secret() -> None:
     assert changed_values({"Gone": 1}, {}) == ("Gone: 1", "")
 
 
+@pytest.mark.slow
 def test_an_entry_is_a_line_and_not_a_copy(clock: MovableClock) -> None:
     long = "x" * 10_000
     entry = new_entry(

@@ -165,6 +165,7 @@ def test_a_template_that_can_be_parsed_gives_a_text_that_can(pieces: list[str]) 
     assert all(part == Field("name") for part in parse(text) if isinstance(part, Field))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("html", "complaint"),
     [

@@ -90,6 +90,7 @@ def test_a_stretch_is_bounded_whatever_is_in_the_file(line: str) -> None:
         assert lines.chars - before[1] <= STRETCH_CHARS + 2 * RECORD_CHARS_MAX
 
 
+@pytest.mark.slow
 @any_kind
 def test_twice_the_rows_are_twice_the_work(line: str) -> None:
     once = calls_made(lambda: list(People(Lines(line, 300), {}, CHOSEN)))

@@ -11,6 +11,7 @@ import re
 from email.header import decode_header, make_header
 from email.message import Message
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -130,6 +131,7 @@ def test_a_subject_is_refused_or_read_as_typed(subject: str) -> None:
         assert decoded(read(source), "Subject") == subject
 
 
+@pytest.mark.slow
 @examples
 @given(subjects)
 def test_a_subject_is_safe_for_a_parser_that_decodes_it_itself(subject: str) -> None:
@@ -143,6 +145,7 @@ def test_a_subject_is_safe_for_a_parser_that_decodes_it_itself(subject: str) -> 
     assert message["Subject"].strip() == subject.strip()
 
 
+@pytest.mark.slow
 @examples
 @given(hostile)
 def test_a_display_name_is_refused_or_read_as_typed(name: str) -> None:
@@ -163,6 +166,7 @@ def test_a_display_name_is_refused_or_read_as_typed(name: str) -> None:
             assert str(make_header(decode_header(phrase))) == name
 
 
+@pytest.mark.slow
 @examples
 @given(hostile, hostile)
 def test_list_names_and_custom_headers_inject_no_header(list_name: str, note: str) -> None:
@@ -221,6 +225,7 @@ HTML = '<p title="{{ v }}">{{ v }}</p>\n<a href="https://x.example/?v={{ v }}">x
 TEXT = "Dear {{ v }},\n{{ v }}{{ v }}\nhttps://x.example/?v={{ v }}\n{{ v }}"
 
 
+@pytest.mark.slow
 @examples
 @given(hostile)
 def test_a_value_changes_no_header_and_reads_the_same_in_both_renditions(value: str) -> None:
@@ -240,6 +245,7 @@ def test_a_value_changes_no_header_and_reads_the_same_in_both_renditions(value: 
     assert text_of(messages[0], "html") == text_of(messages[1], "html")
 
 
+@pytest.mark.slow
 @examples
 @given(hostile)
 def test_a_body_is_read_as_typed(body: str) -> None:
@@ -250,6 +256,7 @@ def test_a_body_is_read_as_typed(body: str) -> None:
         assert text_of(read(source)) == expected
 
 
+@pytest.mark.slow
 @examples
 @given(hostile, hostile)
 def test_an_accepted_attribute_can_be_merged_by_its_name(name: str, value: str) -> None:

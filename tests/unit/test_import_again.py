@@ -264,6 +264,7 @@ async def test_the_usual_import_costs_nothing_more_than_before(
 # --- Killed, and gone on ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.parametrize("ask", [False, True])
 async def test_an_import_killed_at_any_write_is_finished_by_the_next_run(

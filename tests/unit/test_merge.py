@@ -244,6 +244,7 @@ HOSTILE = compile_html(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     st.text(max_size=30)

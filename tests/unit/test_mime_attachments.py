@@ -53,6 +53,7 @@ def usable(given: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     return cleaned or [("a.pdf", b"x")]
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(files, st.text(max_size=20), st.booleans())
 def test_any_attachments_arrive_byte_for_byte(

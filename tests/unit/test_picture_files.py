@@ -58,6 +58,7 @@ def colour_at(content: bytes, place: tuple[int, int]) -> tuple[int, ...]:
     return tuple(map(int, colour))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_a_bad_file_is_refused_with_a_sentence(name: str) -> None:

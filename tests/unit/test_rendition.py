@@ -113,6 +113,7 @@ def compiled_or_none(subject: str, html: str | None, text: str) -> CompiledMail 
         return None  # such as a field where no escaping helps
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     html=st.none() | templates,
@@ -147,6 +148,7 @@ def test_the_quick_way_writes_the_same_bytes(
             assert spliced.is_ascii == spliced.source.isascii()
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(templates, templates, values, values)
 def test_a_parser_that_is_not_ours_finds_two_parts_and_no_other(

@@ -272,6 +272,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_the_largest_body_takes_no_longer_than_a_page_may(name: str) -> None:
     before = process_time()

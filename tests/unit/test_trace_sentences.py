@@ -50,10 +50,12 @@ def logged_events() -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_every_event_has_a_sentence() -> None:
     assert logged_events() - SENTENCES.keys() == set()
 
 
+@pytest.mark.slow
 def test_every_sentence_has_an_event() -> None:
     assert SENTENCES.keys() - logged_events() == set()
 

@@ -57,6 +57,7 @@ def test_no_bytes_make_it_fail(raw: bytes) -> None:
     assert is_sound(read_report(raw))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_no_damage_to_a_report_makes_it_fail(data: st.DataObject) -> None:

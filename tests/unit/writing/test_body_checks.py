@@ -163,6 +163,7 @@ def test_unseen_signs_within_braces_do_no_harm(field: str) -> None:
     check_template(f"<p>{field}</p>", is_html=True)
 
 
+@pytest.mark.slow
 def test_long_hostile_bodies_are_read_in_no_time() -> None:
     """Each pattern reads a body once; a slow one would take hours here."""
     for piece in ("<style", "<img ", "{name", 'href="', "color:#", "width:", "<img alt='"):
