@@ -149,6 +149,22 @@ async def test_a_filter_finds_text_of_any_kind(tables: Tables) -> None:
         assert await places(tables, KeysWithin("a"), where={"x": text}) == [("a", f"k{n}")]
 
 
+async def test_a_filter_is_not_fooled_by_what_looks_like_it(tables: Tables) -> None:
+    """An engine that searches the text of a row finds none of these."""
+    lookalikes: dict[str, Properties] = {
+        "inside": {"a": '"x":1,', "b": '{"x":1}', "c": ',"x":1,"'},
+        "ends": {"a": '"x', "b": 1},
+        "longer": {"x": 12, "xx": 1, "y": 1},
+        "other": {"x": 1.5},
+        "upper": {"X": 1},
+        "text": {"x": "1", "y": "x"},
+    }
+    rows = lookalikes | {"first": {"x": 1, "y": ""}, "last": {"a": "", "x": 1}, "only": {"x": 1}}
+    await tables.batch(TABLE, "a", [Insert(key, row) for key, row in rows.items()])
+    found = await places(tables, KeysWithin("a"), where={"x": 1})
+    assert found == [("a", "first"), ("a", "last"), ("a", "only")]
+
+
 async def test_an_empty_filter_is_no_filter(tables: Tables) -> None:
     await fill(tables, "a", keys=["x", "y"])
     assert await places(tables, KeysWithin("a"), where={}) == [("a", "x"), ("a", "y")]

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import msgspec
 
@@ -315,7 +314,7 @@ def _beside(
         yield sign_ups.entry(after)
 
 
-class Recipient(NamedTuple):
+class Recipient(msgspec.Struct, frozen=True, gc=False):
     """The part of a subscriber that a delivery needs, because there may be a million."""
 
     key: str

@@ -33,7 +33,7 @@ from postroom.storage.sqlite.file import (
     as_storage_error,
     connect,
 )
-from postroom.storage.sqlite.rows import decode_rows, read_page
+from postroom.storage.sqlite.rows import UNTYPED, read_page
 from postroom.storage.sqlite.storage import BUSY_TIMEOUT_S, SqliteStorage, read_blob_names
 
 BLOBS = "blobs"
@@ -223,7 +223,7 @@ class BackupTables:
         validation.check_scan(self._names, table, keys, where, limit)
         behind = None if after is None else validation.place_of(after, keys)
         found = await self._read(
-            partial(read_page, table, keys, where or {}, limit, behind, decode_rows)
+            partial(read_page, table, keys, where or {}, limit, behind, UNTYPED)
         )
         return port.Page(found.rows, found.next)
 

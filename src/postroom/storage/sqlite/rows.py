@@ -18,13 +18,12 @@ SCAN_EXAMINED_MAX = 10_000  # a filter that matches little gives short pages, no
 
 _encode = msgspec.json.Encoder().encode
 _decode_properties = msgspec.json.Decoder(dict[str, port.Value]).decode
-decode_rows = msgspec.json.Decoder(list[port.Row]).decode
+_decode_contents = msgspec.json.Decoder(list[dict[str, port.Value]]).decode
 _decode_etags = msgspec.json.Decoder(dict[str, int]).decode
 
-# A whole page as one JSON text: SQLite returns it in one step, and it is decoded at once.
-_AS_JSON = """'[' || group_concat(
-    '{"partition":' || json_quote(partition) || ',"key":' || json_quote(key) ||
-    ',"etag":"' || etag || '","properties":' || properties || '}', ',') || ']'"""
+# A whole page as two texts: SQLite returns them in one step, and all properties are decoded at
+# once. No partition or key has the slash that joins them.
+_PAGE = "group_concat(partition || '/' || key || '/' || etag, '/'), group_concat(properties)"
 
 
 def read_row(table: str, partition: str, key: str, connection: apsw.Connection) -> port.Row | None:
@@ -151,9 +150,30 @@ class RowsRead(NamedTuple, Generic[RowT]):
     next: str | None
 
 
+class RowReader(NamedTuple, Generic[RowT]):
+    """How the texts of a page become rows of one type."""
+
+    decode: Callable[[str], list[Any]]  # the properties of all rows
+    row: Callable[[str, str, Any, str], RowT]
+
+    def rows_of(self, found: tuple[str | None, str | None] | None) -> list[RowT]:
+        places, contents = found or (None, None)
+        if places is None:
+            return []
+        names = places.split("/")
+        properties = self.decode(f"[{contents}]")
+        if len(names) != 3 * len(properties):  # rows would get those of others
+            raise port.Unreadable("A row has a key that is not valid.")
+        return list(map(self.row, names[::3], names[1::3], properties, names[2::3]))
+
+
+UNTYPED = RowReader(_decode_contents, port.Row)
+
+
 @lru_cache(maxsize=64)
-def decoder_of(kind: type[port.KindT]) -> Callable[[str], list[port.TypedRow[port.KindT]]]:
-    return msgspec.json.Decoder(list[port.TypedRow[kind]]).decode  # type: ignore[valid-type]
+def reader_of(kind: type[port.KindT]) -> RowReader[port.TypedRow[port.KindT]]:
+    decode = msgspec.json.Decoder(list[kind]).decode  # type: ignore[valid-type]
+    return RowReader(decode, port.TypedRow)
 
 
 def read_page(
@@ -162,7 +182,7 @@ def read_page(
     where: port.Properties,
     limit: int,
     behind: tuple[str, str] | None,
-    decode: Callable[[str], list[RowT]],
+    reader: RowReader[RowT],
     connection: apsw.Connection,
 ) -> RowsRead[RowT]:
     """Read a page, shorter than `limit` if its rows are too large for one result."""
@@ -170,14 +190,14 @@ def read_page(
     in_order = f"FROM {table} WHERE {span} ORDER BY partition, key"
     try:
         if where:
-            return _read_matching(in_order, values, where, limit, decode, connection)
+            return _read_matching(in_order, values, where, limit, reader, connection)
         found = connection.execute(
-            f"SELECT {_AS_JSON} FROM (SELECT * {in_order} LIMIT :rows)",
+            f"SELECT {_PAGE} FROM (SELECT * {in_order} LIMIT :rows)",
             values | {"rows": limit + 1},
         ).get
     except apsw.TooBigError:
-        return read_page(table, keys, where, limit // 2, behind, decode, connection)
-    rows = decode(found or "[]")
+        return read_page(table, keys, where, limit // 2, behind, reader, connection)
+    rows = reader.rows_of(found)
     if len(rows) <= limit:
         return RowsRead(rows, None)
     return RowsRead(rows[:limit], continuation(rows[limit - 1]))
@@ -188,19 +208,26 @@ def _read_matching(
     values: dict[str, str | int],
     where: port.Properties,
     limit: int,
-    decode: Callable[[str], list[RowT]],
+    reader: RowReader[RowT],
     connection: apsw.Connection,
 ) -> RowsRead[RowT]:
-    """Compare properties as JSON text, so that True is not 1, and 1 is not 1.0."""
-    tests = " AND ".join(f"properties -> '{name}' = :where_{name}" for name in where)
-    conditions = {f"where_{name}": _encode(value).decode() for name, value in where.items()}
+    """Compare properties as JSON text, so that True is not 1, and 1 is not 1.0.
+
+    They are not parsed: `"name":value` can be nowhere else in the text, because a quotation mark
+    inside a string has a backslash in front, and only the name of a property has a colon behind.
+    """
+    has = "(instr(properties, {0} || ',') OR instr(properties, {0} || '}}'))"
+    tests = " AND ".join(has.format(f":where_{name}") for name in where)
+    conditions = {
+        f"where_{name}": f'"{name}":{_encode(value).decode()}' for name, value in where.items()
+    }
     with connection:  # both statements must see the same rows
         found = connection.execute(
-            f"SELECT {_AS_JSON} FROM (SELECT * FROM "
+            f"SELECT {_PAGE} FROM (SELECT * FROM "
             f"(SELECT * {in_order} LIMIT {SCAN_EXAMINED_MAX}) WHERE {tests} LIMIT :rows)",
             values | conditions | {"rows": limit},
         ).get
-        rows = decode(found or "[]")
+        rows = reader.rows_of(found)
         if len(rows) == limit:
             return RowsRead(rows, continuation(rows[-1]))
         last = connection.execute(

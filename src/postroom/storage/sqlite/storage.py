@@ -33,13 +33,14 @@ from postroom.storage.queue_time import (
 from postroom.storage.sqlite.file import as_storage_error, connect, open_file
 from postroom.storage.sqlite.file_watch import CHECK_EVERY_S, FileWatch
 from postroom.storage.sqlite.rows import (
+    UNTYPED,
+    RowReader,
     RowsRead,
     RowT,
     apply_changes,
-    decode_rows,
-    decoder_of,
     read_page,
     read_row,
+    reader_of,
 )
 from postroom.storage.sqlite.writer import GroupWriter
 
@@ -193,7 +194,7 @@ class SqliteTables(port.Tables):
         limit: int = port.SCAN_ROWS_MAX,
         after: str | None = None,
     ) -> port.Page:
-        page = await self._read(decode_rows, table, keys, where, limit, after)
+        page = await self._read(UNTYPED, table, keys, where, limit, after)
         return port.Page(page.rows, page.next)
 
     async def scan_as(
@@ -207,14 +208,14 @@ class SqliteTables(port.Tables):
         after: str | None = None,
     ) -> port.TypedPage[port.KindT]:
         try:
-            page = await self._read(decoder_of(kind), table, keys, where, limit, after)
+            page = await self._read(reader_of(kind), table, keys, where, limit, after)
         except msgspec.DecodeError as error:
             raise port.Unreadable(f"A row is not a complete {kind.__name__}: {error}.") from error
         return port.TypedPage(page.rows, page.next)
 
     async def _read(
         self,
-        decode: Callable[[str], list[RowT]],
+        reader: RowReader[RowT],
         table: str,
         keys: port.Keys,
         where: port.Properties | None,
@@ -225,7 +226,7 @@ class SqliteTables(port.Tables):
         behind = None if after is None else validation.place_of(after, keys)
 
         def query(connection: apsw.Connection) -> RowsRead[RowT]:
-            return read_page(table, keys, where or {}, limit, behind, decode, connection)
+            return read_page(table, keys, where or {}, limit, behind, reader, connection)
 
         if where or limit > port.SHORT_SCAN_ROWS:  # it would block the event loop for over 0.3 ms
             return await self._reader.in_thread(query)
