@@ -189,7 +189,9 @@ def _transfer_decoded(part: MailPart) -> bytes:
 
 def _from_base64(raw: bytes) -> bytes:
     letters = re.sub(rb"[^A-Za-z0-9+/]", b"", raw)
-    letters = letters[: len(letters) // 4 * 4] or letters
+    if len(letters) % 4 == 1:  # cut off in the middle
+        letters = letters[:-1]
+    letters += b"=" * (-len(letters) % 4)  # the padding was removed with the other characters
     try:
         return binascii.a2b_base64(letters)
     except binascii.Error:

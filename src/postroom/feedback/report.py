@@ -149,6 +149,9 @@ def _assess(contents: _Contents) -> Report:
         return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
     if contents.statuses:
         return _status_report(contents)
+    if prose.DELIVERIES.search(contents.text) and not prose.FAILURES.search(contents.text):
+        report = _report(contents, FeedbackKind.DELIVERED, BounceReason.DELIVERED)
+        return msgspec.structs.replace(report, recipient=_recipient(contents, RecipientStatus()))
     if _is_bounce(contents):
         return _bounce(contents, RecipientStatus())
     if _is_automatic(contents):
@@ -286,15 +289,23 @@ def _bounce(
 
 def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgement, str]:
     """Judge the best evidence for the refusal, and return the judgement with its words."""
+    text = prose.without_echo(contents.text)
     context = prose.lines_about(contents.text, group.recipient)
-    first = judge(group.diagnostic, status=group.status, context=context)
+    first = judge(group.diagnostic, status=group.status, context=context, is_reply=True)
     if first.certain:
         return first, group.diagnostic or group.status
+    replies = prose.replies(contents.text)
     inside = prose.bounced_inside(contents.original_text)
-    pieces = [context, *prose.paragraphs(contents.text), *prose.paragraphs(inside)]
+    pieces = [prose.lines_about(text, group.recipient), *prose.paragraphs(text)]
+    pieces = list(filter(None, [*pieces, *prose.paragraphs(inside)]))
+    attempts = [
+        *((reply, True) for reply in replies),
+        *((piece, False) for piece in pieces),
+        *((reply, True) for reply in map(prose.reply_in, pieces) if reply),
+    ]
     guesses = [(first, group.diagnostic)]
-    for piece in filter(None, pieces):
-        judgement = judge(piece, context=piece)
+    for piece, is_reply in attempts:
+        judgement = judge(piece, context=piece, is_reply=is_reply)
         if judgement.certain:
             status = judgement.status or first.status
             return msgspec.structs.replace(judgement, status=status), piece

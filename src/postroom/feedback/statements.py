@@ -1,0 +1,171 @@
+"""Recognizes a refusal by what it says about whom, for wordings that no phrase covers.
+
+"Our records show that this person has left" has no fixed phrase, but somebody who receives mail and
+a word for leaving. What is said about the sender counts first: no address is called dead by a
+sentence that is about us.
+
+Why not phrases alone: every server puts the same few statements into words of its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from postroom.domain.feedback import BounceClass, BounceReason
+
+DEAD = BounceClass.DEAD
+TEMPORARY = BounceClass.TEMPORARY
+OURS = BounceClass.OURS
+
+TEXT_CHARS_MAX = 1_500  # of one reply; a longer text is no reply
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """What a sentence says, and the pattern of such sentences."""
+
+    reason: BounceReason
+    bounce_class: BounceClass
+    pattern: re.Pattern[str]
+
+
+# What a relay adds to a reply: it names a command, but says nothing about anybody.
+_COMMAND = re.compile(r"\(?in reply to [a-z ]{1,40} command\)?")
+
+
+def first_statement(text: str) -> Statement | None:
+    """Return the first kind of statement that occurs in a plain text (wording.py)."""
+    beginning = _COMMAND.sub("", text[:TEXT_CHARS_MAX])
+    return next((kind for kind in STATEMENTS if kind.pattern.search(beginning)), None)
+
+
+# --- Who ----------------------------------------------------------------------------------------
+
+_SENDER = (
+    r"(?:senders?|mail[ -]?from|from[ :-]{1,2}(?:address|header|field|domain|line)|envelope"
+    r"|(?:return|reverse)[ -]path|helo\w*|ehlo|ips?|ip[ -]address(?:es)?|r?dns|ptr|spf|dkim|dmarc"
+    r"|client|sending (?:\w+ )?(?:host|server|ip|mta|domain|system|address|network)"
+    r"|your (?:ip|server|host|domain|network|isp|provider|mail ?server|mta|system|address"
+    r"|e-?mail address|organi[sz]ation|country|software))"
+)
+_PEER = r"(?:connections?|network|remote host|host|server|country|source|origin|domain|relay)"
+_RECIPIENT = (
+    r"(?<!your )(?<!sender )(?<!from )(?<!ip )(?<!ip-)"
+    r"(?:e-?mail |local |mail )?"
+    r"(?:addresse?e?|account|user(?:name| name|id| id)?|recipient|mail ?box|inbox|alias|person"
+    r"|customer|subscriber|employee|student|maildrop|name|destination)(?:'s|s|\(s\)|\(es\))?"
+)
+_CONTENT = (
+    r"(?:content|attachments?|subject|body|headers?|urls?|links?|files?|macros?|words?|language"
+    r"|character ?set|encoding|message|mail|e-?mail)"
+)
+_STORE = (
+    r"(?:mail ?box|inbox|account|user|recipient|mail ?folder|folder|maildir|storage|disk|box|store)"
+    r"(?:'s|s)?"
+)
+
+# --- What ---------------------------------------------------------------------------------------
+
+_DENIED = (
+    r"(?:reject|refus|den(?:y|ied|ies)|block|\bban|n[o']t (?:\w+ )?(?:allow|accept|permit|authori"
+    r"|trust|welcome|listed as)|unauthori[sz]|untrust|prohibit|forbid|disallow|restrict|blackl"
+    r"|black |\babus|hijack|compromis)"
+)
+_FAULTY = (
+    r"(?:n[o']t (?:\w+ ){0,2}(?:valid|verif|recogni|resolv|match|exist|found|regist|permitted"
+    r"|want|designat|equal|qualif)|invalid|fake|forg|spoof|suspicious|suspect|\bbad\b|missing"
+    r"|fail|illegal|unknown|unvalid|unverif|unwanted|must|requires?\b|mismatch|\bpoor|\blow\b"
+    r"|hang ?up|score|listed|limit|exceed|too (?:many|much|often|fast)|error)"
+)
+_ABSENT = (
+    r"(?:unknown|n[o']t (?:\w+ ){0,2}?(?:found|known|exist|recogni[sz]ed|registered|listed|here"
+    r"|in use|in service|valid|defined|present|identified|located|local|hosted|with us|at this"
+    r"|on this|resolved|a member|ours)|inexist|non-?exist|no longer|no more here|deleted|closed"
+    r"|cancel+ed|terminated|discontinued|removed|(?:has|have|had) left|left (?:the|our)|departed"
+    r"|\bgone\b|retired|wrong|incorrect|misspel|mistyped|undefined|obsolete|invalid|illegal|bogus"
+    r"|unrecogni[sz]ed|unresolvable)"
+)
+_NO_SUCH = (
+    r"(?:no such|unknown|invalid|non-?existent|nonexisting|undefined|unregistered|unrecogni[sz]ed"
+    r"|wrong|incorrect|bad|illegal|deleted|not an? (?:\w+ ){0,2}|is(?:n't| not) an? (?:\w+ ){0,2}"
+    r"|not one of our|n[o']t find (?:an?|the|any|this|that)|unable to find (?:an?|the|any)"
+    r"|n[o']t have an?|have no|has no|there is no|no(?! valid| recip)"
+    r"|not(?= user| recip| mailbox| our)|unavailable)"
+)
+_FULL = (
+    r"(?:\bfull\b|exceed|exhaust|over (?:its |the |his |their )?(?:\w+ )?(?:quota|limit|capacity"
+    r"|size)|used up|maximum (?:size|capacity|allowed|storage|number)|limit (?:is |was )?reached"
+    r"|reached (?:its|the|their) (?:\w+ )?(?:limit|max|capacity|quota)|too (?:full|many)"
+    r"|no (?:more |free )?(?:space|room)|not (?:have )?enough|too large|oversize)"
+)
+_IDLE = (
+    r"(?:suspend|disabled|inactiv|deactivat|locked|frozen|dormant|on hold|restricted|hang ?up"
+    r"|not (?:yet )?(?:active|activated|enabled)|expired|hibernat|unavailable)"
+)
+
+
+def _near(first: str, second: str, *, chars_max: int = 40) -> str:
+    """One after the other, in any order, in one sentence."""
+    gap = rf"(?:(?!\. )[^;]){{0,{chars_max}}}?"
+    return rf"\b{first}\b{gap}{second}|{second}\w*{gap}\b{first}\b"
+
+
+def _statement(reason: BounceReason, bounce_class: BounceClass, *patterns: str) -> Statement:
+    return Statement(reason, bounce_class, re.compile("|".join(patterns)))
+
+
+STATEMENTS: tuple[Statement, ...] = (
+    _statement(
+        BounceReason.BLOCKED,
+        OURS,
+        r"\b(?:rbl|dnsbl|dul|blo?ck ?list\w*|black ?list\w*|cloudmark|firewall)\b",
+        r"\b(?:dt|mi|hl|rp):[a-z]{3}\b",  # NetEase (163.com, 126.com)
+        _near(_SENDER, _DENIED),
+        _near(_PEER, _DENIED, chars_max=20),
+        r"\b(?:mail|message|e-?mail)s? from (?:you|this|that|your|\S*\d{1,3}(?:\.\d{1,3}){3})",
+        r"\bdo(?:es)?(?: not|n't) (?:want|like|wish) (?:to \w+ )?(?:e?-?mails?|messages?)? ?from",
+    ),
+    _statement(BounceReason.BAD_SENDER, OURS, _near(_SENDER, _FAULTY)),
+    _statement(
+        BounceReason.BUSY,
+        OURS,
+        r"\btoo (?:many|much|often|fast|frequent)\b.{0,40}\b(?:e?mails?|messages?|connect|rcpt"
+        r"|recipients|sessions?|commands|errors|requests)",
+        r"\b(?:sending|outgoing|outbound|hourly|daily|rate|frequency|volume)\b.{0,30}"
+        r"\b(?:limit|exceed|quota|control|throttl|too)",
+        r"\brate limit|\bper (?:second|minute|hour|day)\b|\bin a time unit\b|\bslow(?:er)? down\b",
+    ),
+    _statement(
+        BounceReason.MAILBOX_FULL,
+        TEMPORARY,
+        rf"\b{_STORE}\b[^;.]{{0,40}}?{_FULL}",
+        r"\b(?:no|insufficient|out of|not enough|lack of) (?:\w+ ){0,2}(?:space|storage|room)\b",
+        r"\bquota\b",
+    ),
+    _statement(BounceReason.SUSPENDED, TEMPORARY, rf"\b{_RECIPIENT}[^;.]{{0,40}}?{_IDLE}"),
+    _statement(
+        BounceReason.NO_SUCH_HOST,
+        DEAD,
+        rf"\b(?:domain|destination host)\b[^;.]{{0,30}}?\b{_ABSENT}",
+        r"(?:\bno|n[o']t find (?:an?|any)) (?:mx|mail (?:server|exchanger|host)|such domain)\b",
+    ),
+    _statement(
+        BounceReason.NO_SUCH_USER,
+        DEAD,
+        rf"\b{_RECIPIENT}[^;.]{{0,40}}?\b{_ABSENT}",
+        rf"\b{_NO_SUCH}[ \"'(<\[]{{1,3}}(?:\w+ )?{_RECIPIENT}",
+        r"\b(?:nobody|no ?one) (?:here|by|with|at|of)\b|\b(?:by|of|with) that name\b",
+        r"\b(?:user|recipient|person|account|address|mailbox)\b[^;.]{0,20}(?:is not|isn't) here\b",
+        rf"@@[^;.\w]{{0,5}}(?:is |was )?{_ABSENT}",
+    ),
+    _statement(
+        BounceReason.POLICY,
+        OURS,
+        _near(_CONTENT, _DENIED),
+        rf"\b{_CONTENT}\b[^;.]{{0,40}}?\b(?:n[o']t (?:\w+ )?(?:conform|compl|valid)|unaccept"
+        r"|inappro|suspicious|quarantin|malformed|invalid|too long)",
+        r"\b(?:filter(?:ed)?|polic(?:y|ies)|rules?|scanner|acl|dlp)\b",
+        r"\bby (?:the |our |its )?(?:\w+ )?(?:gateway|administrator)\b",
+    ),
+)
