@@ -20,8 +20,13 @@ from postroom.feedback.enhanced_codes import (
     meaning_of,
     most_specific,
 )
-from postroom.feedback.phrases import GROUPS
-from postroom.feedback.statements import Statement, first_statement
+from postroom.feedback.phrases import GROUPS, NO_DNS_ENTRIES
+from postroom.feedback.statements import (
+    Statement,
+    contradiction,
+    first_statement,
+    foreign_statement,
+)
 from postroom.feedback.wording import PhraseGroup, first_match, plain
 
 DEAD = BounceClass.DEAD
@@ -106,6 +111,7 @@ def judge(
     meaning = meaning_of(specific)
     found = first_match(GROUPS, text)
     evidence: PhraseGroup | Statement | None = found if found and not found.is_weak else None
+    evidence = evidence or foreign_statement(text)
     calls_dead = meaning is not None and meaning.precise and meaning.bounce_class is DEAD
     if evidence is None and is_reply:
         evidence = first_statement(text)
@@ -119,6 +125,9 @@ def judge(
     else:
         certain = False
         reason, bounce_class = _guess(found, meaning, basic)
+    if bounce_class is DEAD and found is not NO_DNS_ENTRIES:
+        doubt = contradiction(text)
+        reason, bounce_class = (doubt.reason, doubt.bounce_class) if doubt else (reason, DEAD)
     session = f"{text} {' '.join(context.lower().split())}"
     is_temporary = specific.startswith("4") or (basic is not None and 400 <= basic < 500)
     reason, bounce_class = _by_command(reason, bounce_class, session, specific, is_temporary)

@@ -71,16 +71,8 @@ FOREIGN_GROUPS: tuple[PhraseGroup, ...] = (
         BounceReason.MAILBOX_FULL,
         TEMPORARY,
         """
-        postfach … uberfullt | postfach … erschopft | postfach … gross | postfach … groß
-        postfach ist voll | mailbox voll | mailbox … uberschritten | kontingent … uberschritten
-        boite … saturee | boite … plein | boite … depasse | quota … depasse | espace … insuffisant
-        buzon … llen | buzon … excedid | cuota … excedid | cuenta … llena | espacio … insuficiente
-        casella … esaurit | casella … piena | ha superato lo spazio | quota … superat
-        caixa … cheia | caixa … lotada | cota … excedid | cota … ultrapassad
-        postvak … vol | mailbox … vol | brevlada … full | inkorg … full | postlada … full
-        postkasse … full | postkasse … fuld | skrzynka … pelna | skrzynka … przepelniona
-        schranka … pln | postaflada … megtelt | posta kutusu … dolu | kota … asil
-        ящик … переполнен | ящик … заполнен | превышен … квот | квота … превышен
+        mailbox voll | espace … insuffisant | espacio … insuficiente | ha superato lo spazio
+        quota … depass | cuota … excedid | quota … superat | cota … excedid | превышен … квот
         превышен … лимит | メールボックス … いっぱい | メールボックス … 一杯 | 容量 … 超え
         容量 … 制限 | 容量 … 超過 | 邮箱已满 | 邮箱 … 满 | 空间不足 | 容量不足 | 超过 … 容量
         空間不足 | 信箱已滿 | 메일함 … 초과 | 용량 … 초과 | 용량이 부족
@@ -112,48 +104,9 @@ FOREIGN_GROUPS: tuple[PhraseGroup, ...] = (
         BounceReason.NO_SUCH_USER,
         DEAD,
         """
-        empfanger … nicht gefunden | empfanger … nicht bekannt | empfanger … nicht vorhanden
-        empfanger … ungultig | empfanger … nicht erkannt | empfanger … unbekannt
-        empfangeradresse … existiert nicht | empfaenger … unbekannt | empfaenger … nicht
-        adresse … nicht gefunden | adresse … nicht bekannt | adresse … existiert nicht
-        adresse … nicht vorhanden | adresse … ungultig | benutzer … existiert nicht
-        benutzer … nicht gefunden | benutzer … nicht bekannt | benutzer … nicht vorhanden
-        benutzer … unbekannt | benutzer … nicht im | konto … existiert nicht
-        konto … nicht vorhanden | konto … nicht gefunden | postfach … nicht vorhanden
-        postfach … nicht gefunden | unbekannte adresse | unbekannter benutzer
         wurde unter … nicht gefunden | verzeichnis nicht aufgefuhrt | kein postfach
-        utilisateur … n'existe pas | utilisateur … introuvable | utilisateur inexistant
-        adresse … n'existe pas | adresse … inconnue | adresse … inexistante | compte … n'existe pas
-        compte inconnu | compte … introuvable | destinataire … inconnu | destinataire … introuvable
-        destinataire … n'existe pas | destinataire … invalide | boite … n'existe pas
-        boite aux lettres inconnue | n'a pas ete trouve
-        usuario … no existe | usuario inexistente | usuario … desconocid | usuario no valido
-        destinatario … no existe | destinatario … desconocid | destinatario inexistente
-        destinatario … no encontrad | destinatario … inesistente | destinatario … sconosciut
-        destinatario … non esiste | destinatario … non trovat | cuenta … no existe
-        cuenta inexistente | cuenta … no encontrad | buzon … no existe | direccion … no existe
-        direccion … no encontrad | direccion … no valida | direccion desconocida
-        no se encontro la direccion | no se ha encontrado la direccion | no se encontro el
-        utente non esistente | utente inesistente | utente … sconosciut | utente … non esiste
-        utente … non trovat | indirizzo inesistente | indirizzo … non esiste | indirizzo … errato
-        indirizzo … non trovat | indirizzo … sconosciut | casella … inesistente
-        casella … non esiste | account … non esiste
-        usuario … nao existe | usuario … nao encontrad | conta … nao existe | conta inexistente
-        destinatario … nao existe | destinatario … nao encontrad | endereco … nao existe
-        endereco … nao encontrad | endereco inexistente | caixa postal … nao existe
-        gebruiker … niet | gebruiker onbekend | onbekende gebruiker | onbekende ontvanger
-        ontvanger … onbekend | adres … niet gevonden | adres … bestaat niet | mailbox … bestaat niet
-        okand mottagare | okand anvandare | mottagaren … finns inte | anvandaren … finns inte
-        adressen … finns inte | adressen … hittades inte | ukjent bruker | ukjent mottaker
-        ukendt bruger | ukendt modtager | findes ikke | finnes ikke | ei loydy | tuntematon
-        nieznany … zytkownik | nieznany adresat | nieznany odbiorca | nie istnieje | nie znaleziono
-        uzivatel … neexist | adresa … neexist | neznamy uzivatel | neznamy prijemce
-        neexistuje | ismeretlen cimzett | ismeretlen felhasznalo | nem letezik | nem talalhato
-        kullanici bulunamadi | boyle bir kullanici yok | gecersiz alici | alici bulunamadi
-        пользователь … не найден | пользователь … не существует | неизвестный пользователь
-        нет такого | адрес … не существует | адрес … не найден | ящик … не существует
-        ящик … не найден | получатель … не найден | получатель … не существует
-        адресат … не найден | несуществующ | несуществует
+        benutzer … nicht im | n'a pas ete trouve | нет такого | несуществующ | несуществует
+        tuntematon | ei loydy | boyle bir kullanici yok
         見つかりません | 見つかりませんでした | 存在しない | 該当 … ありません | ユーザー不明
         宛先 … 不明 | アドレス … 間違 | アドレスが不明 | 登録されていません
         不存在 | 收件人 … 错误 | 用户未找到 | 无此用户 | 没有此用户 | 没有该用户 | 查无此人

@@ -18,15 +18,11 @@ DEAD = BounceClass.DEAD
 TEMPORARY = BounceClass.TEMPORARY
 OURS = BounceClass.OURS
 
+# cPanel's router of last resort: the domain has neither an MX nor an address, or so it seems.
+NO_DNS_ENTRIES = phrase_group(BounceReason.NO_SUCH_HOST, DEAD, "account or domain may not exist")
+
 _STRONG: tuple[PhraseGroup, ...] = (
-    phrase_group(
-        BounceReason.NO_SUCH_HOST,
-        DEAD,
-        # cPanel's router of last resort: the domain has neither an MX nor an address.
-        """
-        account or domain may not exist
-        """,
-    ),
+    NO_DNS_ENTRIES,
     phrase_group(
         BounceReason.AUTHENTICATION,
         OURS,
@@ -103,7 +99,8 @@ _STRONG: tuple[PhraseGroup, ...] = (
         access ip | _ip … rejected | _ip … denied | problem occurred. (ask your postmaster
         your network | your ip | ip not in whitelist | not currently accepting mail from your ip
         mail from your ip | spams from your ip | dynamic ip | dynamic/zombied | generic dns
-        residential | open relay | openrelay | open proxy | insecure mail relay | client host rejected
+        residential | open relay | openrelay | open proxy | insecure mail relay
+        client host rejected
         host network not allowed | helo command rejected | helo/ehlo argument | bad helo
         invalid helo | confirm this mail server | server requires confirmation
         smtp server of your isp | use your isp | not allowed to send mail from
@@ -139,6 +136,7 @@ _STRONG: tuple[PhraseGroup, ...] = (
         content presents a potential | security issue. please visit | mail score
         virus alert | virus: | virus in | viruses … found | scored … points | junk mail | junkmail
         junk e-mail | advertis | attachment type | prohibited attachment | suspicious content
+        worm | trojan | executable | ransomware
         (p=unsolicitedmessageerror) | (p=blockedmessage)
         """,
     ),
@@ -201,10 +199,10 @@ _STRONG: tuple[PhraseGroup, ...] = (
         rfc 5322 compliant | not rfc compliant | not compliant | rfc 2822 | duplicate header
         header error | invalid domain name | invalid domain, see | header are not accepted
         multiple … header | multiple addresses | multiple from | missing header | invalid header
-        malformed header | improper use of 8-bit | 8-bit data | invalid mime | mime complexity
+        malformed header | 8-bit | invalid mime | mime complexity
         malformed mime | unnecessary base64 | improperly-formatted | bare line feed | bare lf
         bare newline | invalid characters | malformed address | malformed recipient
-        malformed message | syntactically | data format error | header size | too many received
+        malformed message | syntactically | data format error | header size
         command parameter not implemented | command not implemented | syntax error … command
         should have one or no | line length | lone cr | lone lf | bare cr | no valid message-id
         missing … header | invalid message-id | not conform | nonconformant | non-conformant
@@ -229,8 +227,8 @@ _STRONG: tuple[PhraseGroup, ...] = (
         BounceReason.TOO_LARGE,
         OURS,
         """
-        message too large | message too big | message size exceed | message is too large | message is too big
-        message file too big | mail too large | message size exceeds | message exceeds
+        message too large | message too big | message is too large | message is too big
+        message file too big | mail too large | message size exceed | message exceeds
         message … size limit | message size … limit | maximum message size
         maximum incoming message size | maximum inbound message size | max message size
         message length exceeds | exceeds size limit | exceeds maximum size | exceeds the maximum
@@ -317,7 +315,8 @@ _STRONG: tuple[PhraseGroup, ...] = (
         no route to host | network is unreachable | network unreachable | host is unreachable
         host not reachable | unable to resolve route | unrouteable mail domain
         mail forwarding loop | forwarding loop | routing loop | mail loop | message looping
-        loops back to myself | too many hops | loop was found | in a loop | dns server returned
+        loops back to myself | too many hops | too many received | loop was found | in a loop
+        dns server returned
         hop count | 50 hops | could not connect | unable to connect | cannot connect
         not accept our requests to connect | socket error | dns records for the destination
         """,

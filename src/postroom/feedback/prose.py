@@ -37,6 +37,7 @@ _RECIPIENTS = (
 _NEXT_RECIPIENT = re.compile(rf"<?{_ADDRESS}>?[ \t]*(?::|$)")
 _NOT_A_RECIPIENT = re.compile(r"(?i)^(?:postmaster|mailer-daemon|support|abuse|noreply|no-reply)@")
 
+_ADDRESS_OR_CODE = re.compile(rf"(?m)(?<![\w.])5\d\d[ -]|[45]\.\d\.\d|{_ADDRESS}")
 _REPLY_BEGIN = re.compile(
     rf"(?=(?<![\w.])[45]\d\d[ -])|(?=(?<![\w.])[45]\.\d\.\d)|{_ADDRESS}[>\"']?\s?[:(,-](?=\s?\S)"
 )
@@ -170,6 +171,11 @@ def replies(text: str) -> list[str]:
             if reply[3:4] == "-":
                 found[-1] += "-"
     return [reply.removesuffix("-") for reply in found[:PARAGRAPHS_MAX]]
+
+
+def quotes_a_server(text: str) -> bool:
+    """Whether a text has an address and a reply code, or announces a returned message."""
+    return bool(_ADDRESS_OR_CODE.search(text[:EVIDENCE_CHARS_MAX]))
 
 
 def reply_in(paragraph: str) -> str:

@@ -240,15 +240,18 @@ def _is_bounce(contents: _Contents) -> bool:
     by_text = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
     if prose.AUTOMATIC_SUBJECTS.search(subject) and not (by_sender and by_text):
         return False
-    signs = [
+    of_a_machine = [
         by_sender,
-        by_text,
         "mailer-daemon" in sender.lower(),  # nobody else writes under this name
         field(headers, "return-path") == "<>",
     ]
+    signs = [by_text]
     if not prose.ANSWERS.match(subject):
-        signs += [bool(prose.BOUNCE_SUBJECTS.search(subject)), bool(contents.attached)]
-    return sum(signs) >= 2
+        of_a_machine.append(bool(contents.attached))
+        signs.append(bool(prose.BOUNCE_SUBJECTS.search(subject)))
+    # "We were unable to deliver your parcel" is no bounce.
+    has_proof = any(of_a_machine) or prose.quotes_a_server(contents.text)
+    return has_proof and sum(of_a_machine) + sum(signs) >= 2
 
 
 def _is_automatic(contents: _Contents) -> bool:

@@ -36,8 +36,21 @@ _COMMAND = re.compile(r"\(?in reply to [a-z ]{1,40} command\)?")
 
 def first_statement(text: str) -> Statement | None:
     """Return the first kind of statement that occurs in a plain text (wording.py)."""
-    beginning = _COMMAND.sub("", text[:TEXT_CHARS_MAX])
-    return next((kind for kind in STATEMENTS if kind.pattern.search(beginning)), None)
+    return _first(STATEMENTS, _COMMAND.sub("", text[:TEXT_CHARS_MAX]))
+
+
+def foreign_statement(text: str) -> Statement | None:
+    """Return the first kind of statement in another language than English."""
+    return _first(FOREIGN_STATEMENTS, text[:TEXT_CHARS_MAX])
+
+
+def contradiction(text: str) -> Statement | None:
+    """Return what contradicts that an address is dead."""
+    return _first(CONTRADICTIONS, text[:TEXT_CHARS_MAX])
+
+
+def _first(kinds: tuple[Statement, ...], text: str) -> Statement | None:
+    return next((kind for kind in kinds if kind.pattern.search(text)), None)
 
 
 # --- Who ----------------------------------------------------------------------------------------
@@ -58,7 +71,7 @@ _RECIPIENT = (
 )
 _CONTENT = (
     r"(?:content|attachments?|subject|body|headers?|urls?|links?|files?|macros?|words?|language"
-    r"|character ?set|encoding|message|mail|e-?mail)"
+    r"|character ?set|characters?|encoding|scripts?|message|mail|e-?mail)"
 )
 _STORE = (
     r"(?:mail ?box|inbox|account|user|recipient|mail ?folder|folder|maildir|storage|disk|box|store)"
@@ -81,17 +94,18 @@ _FAULTY = (
 _ABSENT = (
     r"(?:unknown|n[o']t (?:\w+ ){0,2}?(?:found|known|exist|recogni[sz]ed|registered|listed|here"
     r"|in use|in service|valid|defined|present|identified|located|local|hosted|with us|at this"
-    r"|on this|resolved|a member|ours)|inexist|non-?exist|no longer|no more here|deleted|closed"
-    r"|cancel+ed|terminated|discontinued|removed|(?:has|have|had) left|left (?:the|our)|departed"
+    r"|on this|in (?:our|the|this)|resolved|a member|ours)|inexist|non-?exist|no longer"
+    r"|no more here|deleted|closed|cancel+ed|terminated|discontinued|removed|(?:has|have|had) left"
+    r"|left (?:the|our)|departed"
     r"|\bgone\b|retired|wrong|incorrect|misspel|mistyped|undefined|obsolete|invalid|illegal|bogus"
     r"|unrecogni[sz]ed|unresolvable)"
 )
 _NO_SUCH = (
-    r"(?:no such|unknown|invalid|non-?existent|nonexisting|undefined|unregistered|unrecogni[sz]ed"
-    r"|wrong|incorrect|bad|illegal|deleted|not an? (?:\w+ ){0,2}|is(?:n't| not) an? (?:\w+ ){0,2}"
-    r"|not one of our|n[o']t find (?:an?|the|any|this|that)|unable to find (?:an?|the|any)"
-    r"|n[o']t have an?|have no|has no|there is no|no(?! valid| recip)"
-    r"|not(?= user| recip| mailbox| our)|unavailable)"
+    r"(?:\b(?:no such|unknown|invalid|non-?existent|nonexisting|undefined|unregistered|wrong"
+    r"|unrecogni[sz]ed|incorrect|bad|illegal|deleted|not an? (?:\w+ ){0,2}|not one of our|have no"
+    r"|is(?:n't| not) an? (?:\w+ ){0,2}|unable to find (?:an?|the|any)|has no"
+    r"|no entry for|there is no|no(?! valid| recip)|not(?= user| recip| mailbox| our)|unavailable)"
+    r"|n[o']t find (?:an?|the|any|this|that)|n[o']t have an?)"
 )
 _FULL = (
     r"(?:\bfull\b|exceed|exhaust|over (?:its |the |his |their )?(?:\w+ )?(?:quota|limit|capacity"
@@ -105,6 +119,33 @@ _IDLE = (
 )
 
 
+# --- In other languages -------------------------------------------------------------------------
+
+_RECIPIENT_ABROAD = (
+    r"(?:adresse?n?|e-?mail-?adres\w*|empf(?:a|ae)nger\w*|benutzer\w*|postf(?:a|ae)ch\w*|konto"
+    r"|utilisateur|destinataire|compte|boite|usuario|destinatario|cuenta|buzon|direccion|utente"
+    r"|indirizzo|casella|conta|caixa|endereco|gebruiker|ontvanger|postvak|mottagare\w*|anvandare\w*"
+    r"|brevlada\w*|bruger\w*|modtager\w*|bruker\w*|mottaker\w*|uzytkownik|adresat|odbiorc\w*"
+    r"|skrzynk\w*|adres|uzivatel\w*|prijemc\w*|schrank\w*|felhasznalo|cimzett|cim|kullanici|alici"
+    r"|пользовател\w*|получател\w*|адресат\w*|адрес\w*|ящик\w*)"
+)
+_ABSENT_ABROAD = (
+    r"(?:(?:nicht|niet|ikke|inte) (?:\w+ ){0,2}?(?:gefunden|vorhanden|bekannt|gevonden|hitta|funnet"
+    r"|fundet)|existiert\w* nicht|gibt es nicht|unbekannt|ungultig|n'exist\w* pas|introuvable"
+    r"|inconnu|ine[sx]ist|no exist|no (?:se |fue |ha sido )?(?:pudo |puede )?encontr|desconocid"
+    r"|non (?:e |e stat[oa] )?(?:esist|trovat|valid)|sconosciut|nao (?:foi |pode ser )?(?:exist"
+    r"|encontrad|localizad)|desconhecid|bestaat niet|onbekend|finns inte|okan[dt]|findes ikke"
+    r"|finnes ikke|ukendt|ukjent|nie (?:zostal\w* )?(?:istnieje|znalezion)|nieznan|neexist|neznam"
+    r"|nem (?:letez|talalh)|ismeretlen|bulunama|gecersiz|не (?:был\w* )?(?:найден|существует"
+    r"|зарегистрирован)|неизвест|отсутствует)"
+)
+_FULL_ABROAD = (
+    r"(?:\bvoll\b|uberfullt|uberschritten|plein|satur|depass|\bllen|excedid|\bpien[oa]|esaurit"
+    r"|superat|\bchei|lotad|ultrapassad|\bvol\b|\bfull\b|\bfuld\b|peln[aey]|przepeln|przekroczon"
+    r"|\bpln[aey]|prekrocen|megtelt|dolu|asildi|переполнен|заполнен|превышен)"
+)
+
+
 def _near(first: str, second: str, *, chars_max: int = 40) -> str:
     """One after the other, in any order, in one sentence."""
     gap = rf"(?:(?!\. )[^;]){{0,{chars_max}}}?"
@@ -115,11 +156,23 @@ def _statement(reason: BounceReason, bounce_class: BounceClass, *patterns: str) 
     return Statement(reason, bounce_class, re.compile("|".join(patterns)))
 
 
+FOREIGN_STATEMENTS: tuple[Statement, ...] = (
+    _statement(
+        BounceReason.MAILBOX_FULL,
+        TEMPORARY,
+        _near(_RECIPIENT_ABROAD, _FULL_ABROAD),
+    ),
+    _statement(
+        BounceReason.NO_SUCH_USER,
+        DEAD,
+        _near(_RECIPIENT_ABROAD, _ABSENT_ABROAD),
+    ),
+)
 STATEMENTS: tuple[Statement, ...] = (
     _statement(
         BounceReason.BLOCKED,
         OURS,
-        r"\b(?:rbl|dnsbl|dul|blo?ck ?list\w*|black ?list\w*|cloudmark|firewall)\b",
+        r"\b(?:rbl|dnsbl|dul|blo?ck ?list\w*|dynamic|black ?list\w*|cloudmark|firewall)\b",
         r"\b(?:dt|mi|hl|rp):[a-z]{3}\b",  # NetEase (163.com, 126.com)
         _near(_SENDER, _DENIED),
         _near(_PEER, _DENIED, chars_max=20),
@@ -135,6 +188,12 @@ STATEMENTS: tuple[Statement, ...] = (
         r"\b(?:sending|outgoing|outbound|hourly|daily|rate|frequency|volume)\b.{0,30}"
         r"\b(?:limit|exceed|quota|control|throttl|too)",
         r"\brate limit|\bper (?:second|minute|hour|day)\b|\bin a time unit\b|\bslow(?:er)? down\b",
+    ),
+    _statement(
+        BounceReason.TOO_LARGE,
+        OURS,
+        r"\b(?:message|mail|e-?mail|attachment|size|body)\b[^;.]{0,30}?\b(?:too (?:large|big|long)"
+        r"|larger than|bigger than|exceed|over (?:the|our) (?:\w+ )?limit)",
     ),
     _statement(
         BounceReason.MAILBOX_FULL,
@@ -154,7 +213,7 @@ STATEMENTS: tuple[Statement, ...] = (
         BounceReason.NO_SUCH_USER,
         DEAD,
         rf"\b{_RECIPIENT}[^;.]{{0,40}}?\b{_ABSENT}",
-        rf"\b{_NO_SUCH}[ \"'(<\[]{{1,3}}(?:\w+ )?{_RECIPIENT}",
+        rf"{_NO_SUCH}[ \"'(<\[]{{1,3}}(?:\w+ )?{_RECIPIENT}",
         r"\b(?:nobody|no ?one) (?:here|by|with|at|of)\b|\b(?:by|of|with) that name\b",
         r"\b(?:user|recipient|person|account|address|mailbox)\b[^;.]{0,20}(?:is not|isn't) here\b",
         rf"@@[^;.\w]{{0,5}}(?:is |was )?{_ABSENT}",
@@ -167,5 +226,25 @@ STATEMENTS: tuple[Statement, ...] = (
         r"|inappro|suspicious|quarantin|malformed|invalid|too long)",
         r"\b(?:filter(?:ed)?|polic(?:y|ies)|rules?|scanner|acl|dlp)\b",
         r"\bby (?:the |our |its )?(?:\w+ )?(?:gateway|administrator)\b",
+    ),
+)
+
+# Words that forbid to call an address dead, whatever else is said: a mailbox that is "unavailable
+# due to an invalid signature" exists.
+CONTRADICTIONS: tuple[Statement, ...] = (
+    _statement(
+        BounceReason.POLICY,
+        OURS,
+        r"\bspam|\bdmarc|\bdkim|\bspf\b|reputation|\bpolic(?:y|ies)\b|blo?ck ?list|black ?list"
+        r"|\bblocked\b|\bdnsbl|\brbl\b|authenticat|\bvirus|malware|phish|unsolicited|complaints"
+        r"|\bcontent\b|\bscore\b|\bbanned\b",
+    ),
+    _statement(
+        BounceReason.MAILBOX_FULL, TEMPORARY, r"\bquota\b|\bover ?quota|(?:mailbox|is) full\b"
+    ),
+    _statement(
+        BounceReason.BUSY,
+        TEMPORARY,
+        r"gr[ea]y[ -]?list|rate[ -]?limit|throttl|temporar|\btoo many\b|try (?:again )?later",
     ),
 )
