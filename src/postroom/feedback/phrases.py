@@ -163,6 +163,7 @@ _STRONG: tuple[PhraseGroup, ...] = (
         not member | non-member | members only | members-only | moderated | not allowed to post
         permission to post | permissions to post | may not have permission | closed mailing list
         not subscribed to this group | mx records for | recursive cname | to/from an address
+        accepts messages from | only authenticated
         not a subscriber | non-subscriber | not subscribed to | only subscribers | only members
         only registered users | only list members | moderator … reject | rejected by … moderator
         restricted to members | sender restriction | not in allowed | notinallowed
@@ -414,6 +415,7 @@ _STRONG: tuple[PhraseGroup, ...] = (
         TEMPORARY,
         """
         timed out | timeout | time out | expired | in the queue too long | in queue too long
+        queued too long
         retry time not reached | retry timeout | failing for a long time | long failure period
         multiple retries | could not be delivered for | could not deliver for
         not be delivered for more than | within the allowed queue period | allowed queue

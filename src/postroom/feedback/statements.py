@@ -80,32 +80,32 @@ _STORE = (
 
 # --- What ---------------------------------------------------------------------------------------
 
+_NOT = r"(?:\bnot|n't|\bcannot)"
 _DENIED = (
-    r"(?:reject|refus|den(?:y|ied|ies)|block|\bban|n[o']t (?:\w+ )?(?:allow|accept|permit|authori"
-    r"|trust|welcome|listed as)|unauthori[sz]|untrust|prohibit|forbid|disallow|restrict|blackl"
-    r"|black |\babus|hijack|compromis)"
+    rf"(?:reject|refus|\bden(?:y|ied|ies)|block|\bban|{_NOT} (?:\w+ )?(?:allow|accept|permit"
+    r"|authori|trust|welcome|listed as)|unauthori[sz]|untrust|prohibit|forbid|disallow|restrict"
+    r"|blackl|\bblack |\babus|hijack|compromis|\bonly (?:accept|auth|regist|known|local|internal))"
 )
 _FAULTY = (
-    r"(?:n[o']t (?:\w+ ){0,2}(?:valid|verif|recogni|resolv|match|exist|found|regist|permitted"
+    rf"(?:{_NOT} (?:\w+ ){{0,2}}(?:valid|verif|recogni|resolv|match|exist|found|regist|permitted"
     r"|want|designat|equal|qualif)|invalid|fake|forg|spoof|suspicious|suspect|\bbad\b|missing"
     r"|fail|illegal|unknown|unvalid|unverif|unwanted|must|requires?\b|mismatch|\bpoor|\blow\b"
     r"|hang ?up|score|listed|limit|exceed|too (?:many|much|often|fast)|error)"
 )
 _ABSENT = (
-    r"(?:unknown|n[o']t (?:\w+ ){0,2}?(?:found|known|exist|recogni[sz]ed|registered|listed|here"
-    r"|in use|in service|valid|defined|present|identified|located|local|hosted|with us|at this"
-    r"|on this|in (?:our|the|this)|resolved|a member|ours)|inexist|non-?exist|no longer"
+    rf"(?:{_NOT} (?:\w+ ){{0,2}}?(?:found|known|exist|recogni[sz]ed|registered|listed|here|in use"
+    r"|in service|valid|defined|present|identified|located|local|hosted|with us|at this|on this"
+    r"|in (?:our|the|this)|resolved|a member|ours)|\b(?:unknown|inexist|non-?exist|no longer"
     r"|no more here|deleted|closed|cancel+ed|terminated|discontinued|removed|(?:has|have|had) left"
-    r"|left (?:the|our)|departed"
-    r"|\bgone\b|retired|wrong|incorrect|misspel|mistyped|undefined|obsolete|invalid|illegal|bogus"
-    r"|unrecogni[sz]ed|unresolvable)"
+    r"|left (?:the|our)|departed|gone\b|retired|wrong|incorrect|misspel|mistyped|undefined"
+    r"|obsolete|invalid|illegal|bogus|unrecogni[sz]ed|unresolvable))"
 )
 _NO_SUCH = (
     r"(?:\b(?:no such|unknown|invalid|non-?existent|nonexisting|undefined|unregistered|wrong"
     r"|unrecogni[sz]ed|incorrect|bad|illegal|deleted|not an? (?:\w+ ){0,2}|not one of our|have no"
     r"|is(?:n't| not) an? (?:\w+ ){0,2}|unable to find (?:an?|the|any)|has no"
     r"|no entry for|there is no|no(?! valid| recip)|not(?= user| recip| mailbox| our)|unavailable)"
-    r"|n[o']t find (?:an?|the|any|this|that)|n[o']t have an?)"
+    rf"|{_NOT} (?:find|know|have) (?:an?|the|any|this|that|such))"
 )
 _FULL = (
     r"(?:\bfull\b|exceed|exhaust|over (?:its |the |his |their )?(?:\w+ )?(?:quota|limit|capacity"
@@ -126,7 +126,7 @@ _RECIPIENT_ABROAD = (
     r"|utilisateur|destinataire|compte|boite|usuario|destinatario|cuenta|buzon|direccion|utente"
     r"|indirizzo|casella|conta|caixa|endereco|gebruiker|ontvanger|postvak|mottagare\w*|anvandare\w*"
     r"|brevlada\w*|bruger\w*|modtager\w*|bruker\w*|mottaker\w*|uzytkownik|adresat|odbiorc\w*"
-    r"|skrzynk\w*|adres|uzivatel\w*|prijemc\w*|schrank\w*|felhasznalo|cimzett|cim|kullanici|alici"
+    r"|skrzynk\w*|adres|uzivatel\w*|prijemc\w*|schrank\w*|felhasznalo|cimzett|cim|postafiok|kullanici|alici"
     r"|пользовател\w*|получател\w*|адресат\w*|адрес\w*|ящик\w*)"
 )
 _ABSENT_ABROAD = (
@@ -187,12 +187,13 @@ STATEMENTS: tuple[Statement, ...] = (
         r"|recipients|sessions?|commands|errors|requests)",
         r"\b(?:sending|outgoing|outbound|hourly|daily|rate|frequency|volume)\b.{0,30}"
         r"\b(?:limit|exceed|quota|control|throttl|too)",
-        r"\brate limit|\bper (?:second|minute|hour|day)\b|\bin a time unit\b|\bslow(?:er)? down\b",
+        r"\brate limit|\b(?:hourly|daily)\b|\bper (?:second|minute|hour|day)\b|\bin a time unit\b"
+        r"|\bslow(?:er)? down\b",
     ),
     _statement(
         BounceReason.TOO_LARGE,
         OURS,
-        r"\b(?:message|mail|e-?mail|attachment|size|body)\b[^;.]{0,30}?\b(?:too (?:large|big|long)"
+        r"\b(?:message|mail|e-?mail|attachment|size|body)\b[^;.]{0,30}?\b(?:too (?:large|big)"
         r"|larger than|bigger than|exceed|over (?:the|our) (?:\w+ )?limit)",
     ),
     _statement(
@@ -206,13 +207,15 @@ STATEMENTS: tuple[Statement, ...] = (
     _statement(
         BounceReason.NO_SUCH_HOST,
         DEAD,
-        rf"\b(?:domain|destination host)\b[^;.]{{0,30}}?\b{_ABSENT}",
-        r"(?:\bno|n[o']t find (?:an?|any)) (?:mx|mail (?:server|exchanger|host)|such domain)\b",
+        rf"\b(?:domain|destination host)\b[^;.]{{0,30}}?{_ABSENT}",
+        rf"(?:\bno|{_NOT} find (?:an?|any)) (?:mx|mail (?:server|exchanger|host)|such domain)\b",
     ),
     _statement(
         BounceReason.NO_SUCH_USER,
         DEAD,
-        rf"\b{_RECIPIENT}[^;.]{{0,40}}?\b{_ABSENT}",
+        rf"\b{_RECIPIENT}[^;.]{{0,40}}?{_ABSENT}",
+        r"\b(?:find|locate|look ?up)\b[^;.]{0,40}?\bin (?:the|our|this) (?:\w+ )?(?:directory"
+        r"|database|system|list)\b",
         rf"{_NO_SUCH}[ \"'(<\[]{{1,3}}(?:\w+ )?{_RECIPIENT}",
         r"\b(?:nobody|no ?one) (?:here|by|with|at|of)\b|\b(?:by|of|with) that name\b",
         r"\b(?:user|recipient|person|account|address|mailbox)\b[^;.]{0,20}(?:is not|isn't) here\b",
@@ -222,7 +225,7 @@ STATEMENTS: tuple[Statement, ...] = (
         BounceReason.POLICY,
         OURS,
         _near(_CONTENT, _DENIED),
-        rf"\b{_CONTENT}\b[^;.]{{0,40}}?\b(?:n[o']t (?:\w+ )?(?:conform|compl|valid)|unaccept"
+        rf"\b{_CONTENT}\b[^;.]{{0,40}}?(?:{_NOT} (?:\w+ )?(?:conform|compl|valid)|unaccept"
         r"|inappro|suspicious|quarantin|malformed|invalid|too long)",
         r"\b(?:filter(?:ed)?|polic(?:y|ies)|rules?|scanner|acl|dlp)\b",
         r"\bby (?:the |our |its )?(?:\w+ )?(?:gateway|administrator)\b",
