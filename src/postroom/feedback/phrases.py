@@ -135,7 +135,7 @@ _STRONG: tuple[PhraseGroup, ...] = (
         illegal attachment | attachment … not allowed | attachment … not accepted
         content presents a potential | security issue. please visit | mail score
         virus alert | virus: | virus in | viruses … found | scored … points | junk mail | junkmail
-        junk e-mail | advertis | attachment type | prohibited attachment | suspicious content
+        junk e-mail | attachment type | prohibited attachment | suspicious content
         worm | trojan | executable | ransomware
         (p=unsolicitedmessageerror) | (p=blockedmessage)
         """,

@@ -46,7 +46,7 @@ def foreign_statement(text: str) -> Statement | None:
 
 def contradiction(text: str) -> Statement | None:
     """Return what contradicts that an address is dead."""
-    return _first(CONTRADICTIONS, text[:TEXT_CHARS_MAX])
+    return _first(CONTRADICTIONS, _COMMAND.sub("", text[:TEXT_CHARS_MAX]))
 
 
 def _first(kinds: tuple[Statement, ...], text: str) -> Statement | None:
@@ -57,7 +57,7 @@ def _first(kinds: tuple[Statement, ...], text: str) -> Statement | None:
 
 _SENDER = (
     r"(?:senders?|mail[ -]?from|from[ :-]{1,2}(?:address|header|field|domain|line)|envelope"
-    r"|(?:return|reverse)[ -]path|helo\w*|ehlo|ips?|ip[ -]address(?:es)?|r?dns|ptr|spf|dkim|dmarc"
+    r"|(?:return|reverse)[ -]path|helo\w*|ehlo|ips?|ip[ -]address(?:es)?|rdns|ptr|spf|dkim|dmarc"
     r"|client|sending (?:\w+ )?(?:host|server|ip|mta|domain|system|address|network)"
     r"|your (?:ip|server|host|domain|network|isp|provider|mail ?server|mta|system|address"
     r"|e-?mail address|organi[sz]ation|country|software))"
@@ -95,7 +95,8 @@ _FAULTY = (
 _ABSENT = (
     rf"(?:{_NOT} (?:\w+ ){{0,2}}?(?:found|known|exist|recogni[sz]ed|registered|listed|here|in use"
     r"|in service|valid|defined|present|identified|located|local|hosted|with us|at this|on this"
-    r"|in (?:our|the|this)|resolved|a member|ours)|\b(?:unknown|inexist|non-?exist|no longer"
+    r"|in (?:our|the|this)|resolved|a member|ours|be verified)|\b(?:unknown|inexist|non-?exist"
+    r"|no longer"
     r"|no more here|deleted|closed|cancel+ed|terminated|discontinued|removed|(?:has|have|had) left"
     r"|left (?:the|our)|departed|gone\b|retired|wrong|incorrect|misspel|mistyped|undefined"
     r"|obsolete|invalid|illegal|bogus|unrecogni[sz]ed|unresolvable))"
@@ -105,7 +106,7 @@ _NO_SUCH = (
     r"|unrecogni[sz]ed|incorrect|bad|illegal|deleted|not an? (?:\w+ ){0,2}|not one of our|have no"
     r"|is(?:n't| not) an? (?:\w+ ){0,2}|unable to find (?:an?|the|any)|has no"
     r"|no entry for|there is no|no(?! valid| recip)|not(?= user| recip| mailbox| our)|unavailable)"
-    rf"|{_NOT} (?:find|know|have) (?:an?|the|any|this|that|such))"
+    rf"|{_NOT} (?:find|know|have|locate|identify)(?: an?| the| any| this| that| such| your)?)"
 )
 _FULL = (
     r"(?:\bfull\b|exceed|exhaust|over (?:its |the |his |their )?(?:\w+ )?(?:quota|limit|capacity"
@@ -172,7 +173,7 @@ STATEMENTS: tuple[Statement, ...] = (
     _statement(
         BounceReason.BLOCKED,
         OURS,
-        r"\b(?:rbl|dnsbl|dul|blo?ck ?list\w*|dynamic|black ?list\w*|cloudmark|firewall)\b",
+        r"\b(?:rbl|dnsbl|dul|blo?ck ?list\w*|dynamic|[sxpc]bl|black ?list\w*|cloudmark|firewall)\b",
         r"\b(?:dt|mi|hl|rp):[a-z]{3}\b",  # NetEase (163.com, 126.com)
         _near(_SENDER, _DENIED),
         _near(_PEER, _DENIED, chars_max=20),
@@ -228,6 +229,7 @@ STATEMENTS: tuple[Statement, ...] = (
         rf"\b{_CONTENT}\b[^;.]{{0,40}}?(?:{_NOT} (?:\w+ )?(?:conform|compl|valid)|unaccept"
         r"|inappro|suspicious|quarantin|malformed|invalid|too long)",
         r"\b(?:filter(?:ed)?|polic(?:y|ies)|rules?|scanner|acl|dlp)\b",
+        r"\b(?:message|header)s?\b[^;.]{0,20}?\b(?:lack|must|should|missing|without|contain)",
         r"\bby (?:the |our |its )?(?:\w+ )?(?:gateway|administrator)\b",
     ),
 )
@@ -235,6 +237,15 @@ STATEMENTS: tuple[Statement, ...] = (
 # Words that forbid to call an address dead, whatever else is said: a mailbox that is "unavailable
 # due to an invalid signature" exists.
 CONTRADICTIONS: tuple[Statement, ...] = (
+    _statement(
+        BounceReason.BAD_SENDER,
+        OURS,
+        _near(
+            r"(?<!to )(?<!to the )(?:senders?|mail from)",
+            r"(?:verif|reject|\bden(?:y|ied)|call(?:back|out)|forged)",
+            chars_max=20,
+        ),
+    ),
     _statement(
         BounceReason.POLICY,
         OURS,
