@@ -36,6 +36,8 @@ OURS = BounceClass.OURS
 # A refusal without an explanation counts like a full mailbox: five of them are too many.
 NO_EVIDENCE = (BounceReason.UNKNOWN, TEMPORARY)
 
+WORDS_OF_A_CODE_MAX = 4  # "#5.4.4 smtp;550 5.4.4": a code without an explanation
+
 BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
     421: (BounceReason.BUSY, TEMPORARY),
     450: (BounceReason.BUSY, TEMPORARY),
@@ -125,6 +127,8 @@ def judge(
     else:
         certain = False
         reason, bounce_class = _guess(found, meaning, basic)
+        if bounce_class is DEAD and len(text.split()) > WORDS_OF_A_CODE_MAX:
+            reason, bounce_class = NO_EVIDENCE  # it explained itself, and said nothing of the kind
     if bounce_class is DEAD and found is not NO_DNS_ENTRIES:
         doubt = contradiction(text)
         reason, bounce_class = (doubt.reason, doubt.bounce_class) if doubt else (reason, DEAD)

@@ -347,6 +347,7 @@ _STRONG: tuple[PhraseGroup, ...] = (
         no mx or a | no mx record for | mx records point to non-existent | not hosted here
         domain … not hosted | unknown destination domain | no such destination | dns … nxdomain
         lookup … no such host | domain is invalid | domain is unknown | domain unknown
+        illegal host/domain
         no relevant answers
         """,
     ),

@@ -101,7 +101,8 @@ DELAYS = re.compile(
     r"|temporary failure report|not been delivered yet|delivery incomplete|further attempts"
     r"|hasn't been delivered yet|noch nicht zugestellt|weiterhin versucht|pas encore été remis"
     r"|aún no se ha entregado|todavía no se|non è stato ancora|ainda não foi|ещё не доставлен"
-    r"|(?<!not )continue (?:to )?try|being delayed|is delayed for|has been delayed|delivery is delayed"
+    r"|(?<!not )continue (?:to )?try|being delayed|is delayed for|has been delayed"
+    r"|delivery is delayed"
 )
 COMPLAINT_SUBJECTS = re.compile(
     r"(?i)complaint about message|abuse report|spam (?:report|complaint)|feedback report"

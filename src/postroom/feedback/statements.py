@@ -95,7 +95,7 @@ _FAULTY = (
 _ABSENT = (
     rf"(?:{_NOT} (?:\w+ ){{0,2}}?(?:found|known|exist|recogni[sz]ed|registered|listed|here|in use"
     r"|in service|valid|defined|present|identified|located|local|hosted|with us|at this|on this"
-    r"|in (?:our|the|this)|resolved|a member|ours|be verified)|\b(?:unknown|inexist|non-?exist"
+    r"|in (?:our|the|this)|resolve|a member|ours|be verified)|\b(?:unknown|inexist|non-?exist"
     r"|no longer"
     r"|no more here|deleted|closed|cancel+ed|terminated|discontinued|removed|(?:has|have|had) left"
     r"|left (?:the|our)|departed|gone\b|retired|wrong|incorrect|misspel|mistyped|undefined"

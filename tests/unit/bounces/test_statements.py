@@ -26,6 +26,11 @@ REPLIES = {
         550 Delivery is not possible: this e-mail address is not in use
         550 Rejected: recipient is not in our database
         550 LDAP: no entry for recipient
+        550 The email address you entered couldn't be found
+        550 Unable to find student7 in the directory
+        550 Cannot locate recipient
+        550 5.4.4
+        550 5.4.4 Domain does not resolve: contoso.edu
         550 cannot find any mail server for the domain
         550 Domain contoso.edu is not hosted here
         553 Requested action not taken: mailbox name not allowed
@@ -58,6 +63,8 @@ REPLIES = {
         451 qq trouble in home directory
         554 5.4.6 too many received headers, possible loop
         550 5.1.1 mailbox full
+        550 5.4.4 Temporary DNS failure for contoso.edu
+        550 5.4.4 Malformed or unexpected reply
         """,
     OURS: """
         550 IP is rejected
@@ -81,6 +88,9 @@ REPLIES = {
         550 5.1.1 x: Recipient address rejected: mail from your server is blocked
         550 5.1.1 The mailbox is unavailable because the DKIM signature was invalid
         550 5.1.1 no mailbox for mail with this content
+        550 Cannot verify sender address: no such user
+        550 Headers must contain From, To and Date
+        421 You are sending too fast
         550 Ihre IP-Adresse ist gesperrt
         550 Votre serveur est sur une liste noire
         554 Письмо отклонено: подозрение на спам
