@@ -49,6 +49,7 @@ _STRONG: tuple[PhraseGroup, ...] = (
         verification failure | must issue a starttls | tls required | requires tls
         not support tls | not support starttls | starttls is required | starttls-not-supported
         use tls/ssl | mta-sts validation | tls negotiation | tls connection … fail
+        cannot start tls | tls handshake | handshake fail
         tls is required | encryption … required | requires encryption | encryption needed
         certificate … verif | certificate … trusted | certificate validation | certificate mismatch
         dane … fail | no usable tlsa | client was not authenticated | client not authenticated

@@ -42,6 +42,12 @@ _REPLY_BEGIN = re.compile(
     rf"(?=(?<![\w.])[45]\d\d[ -])|(?=(?<![\w.])[45]\.\d\.\d)|{_ADDRESS}[>\"']?\s?[:(,-](?=\s?\S)"
 )
 
+_REASON = re.compile(r"(?i)\b(?:because|reason|since|due to|error)\b")
+_HEDGE = re.compile(
+    r"(?i)\b(?:may|might|maybe|perhaps|possibl[ey]|probably|usually|often|either|or|if|check"
+    r"|could be)\b"
+)
+
 # Lines of a transcript: what was sent, what was received, what Sendmail concludes from it.
 _SENT = re.compile(r"(?i)(?:^|[ \t])(?:>>>|-->)[ \t]*(.{1,300})")
 _RECEIVED = re.compile(r"(?im)(?:^|[ \t])(?:<<<|<--)[ \t]*([45]\d\d[ -].{0,500})$")
@@ -183,6 +189,11 @@ def reply_in(paragraph: str) -> str:
     """The part of a paragraph that a server replied, or that follows the address; may be empty."""
     found = _REPLY_BEGIN.search(paragraph)
     return paragraph[found.end() :] if found and len(paragraph) < 1_500 else ""
+
+
+def gives_reason(paragraph: str) -> bool:
+    """Whether a paragraph says why, and does not merely list what may have happened."""
+    return bool(_REASON.search(paragraph)) and not _HEDGE.search(paragraph)
 
 
 def without_echo(text: str) -> str:

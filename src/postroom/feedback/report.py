@@ -295,7 +295,9 @@ def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgemen
     text = prose.without_echo(contents.text)
     context = prose.lines_about(contents.text, group.recipient)
     first = judge(group.diagnostic, status=group.status, context=context, is_reply=True)
-    if first.certain:
+    # A code alone may be a relay's guess; a server that gives words has spoken.
+    explained = sum(map(str.isalpha, group.diagnostic)) > 3
+    if first.certain and (explained or first.bounce_class is not BounceClass.DEAD):
         return first, group.diagnostic or group.status
     replies = prose.replies(contents.text)
     inside = prose.bounced_inside(contents.original_text)
@@ -305,14 +307,16 @@ def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgemen
         *((reply, True) for reply in replies),
         *((piece, False) for piece in pieces),
         *((reply, True) for reply in map(prose.reply_in, pieces) if reply),
+        *((piece, True) for piece in pieces if prose.gives_reason(piece)),
     ]
     guesses = [(first, group.diagnostic)]
     for piece, is_reply in attempts:
         judgement = judge(piece, context=piece, is_reply=is_reply)
         if judgement.certain:
-            status = judgement.status or first.status
-            return msgspec.structs.replace(judgement, status=status), piece
+            return _with_status(judgement, group.status), piece
         guesses.append((judgement, piece))
+    if first.certain:
+        return first, group.diagnostic or group.status
     for judgement, words in guesses:
         if judgement.status or (judgement.reason, judgement.bounce_class) != NO_EVIDENCE:
             return judgement, words
@@ -320,6 +324,16 @@ def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgemen
     if subject.certain and subject.bounce_class is not BounceClass.DEAD:
         return subject, contents.subject
     return Judgement(*NO_EVIDENCE), group.diagnostic or " ".join(pieces)
+
+
+def _with_status(judgement: Judgement, status: str) -> Judgement:
+    """Complete what words say by the status of the report; a temporary one is believed."""
+    bounce_class = judgement.bounce_class
+    if bounce_class is BounceClass.DEAD and status.startswith("4"):
+        bounce_class = BounceClass.TEMPORARY
+    return msgspec.structs.replace(
+        judgement, bounce_class=bounce_class, status=judgement.status or status
+    )
 
 
 # --- What all reports have --------------------------------------------------------------------

@@ -245,6 +245,7 @@ CONTRADICTIONS: tuple[Statement, ...] = (
             r"(?:verif|reject|\bden(?:y|ied)|call(?:back|out)|forged)",
             chars_max=20,
         ),
+        r"\byour (?:ip|server|host|domain|network|mail ?server|mta)\b|\bnot like sender\b",
     ),
     _statement(
         BounceReason.POLICY,

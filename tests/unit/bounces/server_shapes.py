@@ -79,6 +79,47 @@ SERVER_SHAPES = [
         BounceReason.SPAM,
     ),
     Shape(
+        "A relay's status without the reply, which only the text has",
+        status_report(
+            f"Final-Recipient: rfc822; {STUDENT}\nAction: failed\nStatus: 5.1.1\n",
+            f"<{STUDENT}>: mx.contoso.edu said: 554 Your server is on our block list",
+        ),
+        BOUNCED,
+        OURS,
+        BounceReason.BLOCKED,
+    ),
+    Shape(
+        "A temporary status under a heading that sounds final",
+        status_report(
+            f"Final-Recipient: rfc822; {STUDENT}\nAction: failed\nStatus: 4.0.0\n",
+            "** Address not found **",
+        ),
+        BOUNCED,
+        TEMPORARY,
+        BounceReason.NO_SUCH_USER,
+        status="4.0.0",
+    ),
+    Shape(
+        "A reason in a sentence, without any code",
+        mail(
+            f"Your message to {STUDENT} was stopped because it breaks our policy.\n\n{ORIGINAL}",
+            subject="Message rejected",
+        ),
+        BOUNCED,
+        OURS,
+        BounceReason.POLICY,
+    ),
+    Shape(
+        "PowerMTA, a failure that it will not continue to try",
+        mail(
+            f"<{STUDENT}>: delivery failed; will not continue trying\n\n{ORIGINAL}",
+            subject="Delivery report",
+        ),
+        BOUNCED,
+        TEMPORARY,
+        BounceReason.UNKNOWN,
+    ),
+    Shape(
         "MDaemon's transcript of a refused greeting",
         mail(
             """
