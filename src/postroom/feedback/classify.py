@@ -64,13 +64,13 @@ BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
 
 _BASIC = re.compile(r"(?<![\w.\-/@#])([45][0-57]\d)(?=[ :,\-)\]]|$)")
 _BEFORE_RECIPIENT = re.compile(
-    r"(?:in reply to|after|our|following|sent <<<|>>>)\s+(?:the\s+)?"
-    r"(?:mail\b|ehlo\b|helo\b|initial)"
+    r"(?:\bin reply to|\bafter|\bour|\bfollowing|sent <<<|>>>)\s+(?:the\s+)?"
+    r"(?:mail from\b|mail command\b|ehlo\b|helo\b|initial)"
     r"|refused to talk to me|(?:sender|my name) was rejected|\[mail_from\]|smtp:mail\b"
     r"|while talking to \S{1,250}: <<<"
 )
 _AFTER_CONTENT = re.compile(
-    r"(?:in reply to|after|our|following)\s+(?:the\s+)?(?:final data|end of data|data\b)"
+    r"\b(?:in reply to|after|our|following)\s+(?:the\s+)?(?:final data|end of data|data\b)"
     r"|smtp command data\b|smtp:data\b|after i sent the message"
 )
 

@@ -96,15 +96,15 @@ _ABSENT = (
     rf"(?:{_NOT} (?:\w+ ){{0,2}}?(?:found|known|exist|recogni[sz]ed|registered|listed|here|in use"
     r"|in service|valid|defined|present|identified|located|local|hosted|with us|at this|on this"
     r"|in (?:our|the|this)|resolve|a member|ours|be verified)|\b(?:unknown|inexist|non-?exist"
-    r"|no longer"
-    r"|no more here|deleted|closed|cancel+ed|terminated|discontinued|removed|(?:has|have|had) left"
+    r"|no longer|no more here|deleted|closed|cancel+ed|terminated|discontinued|removed"
+    r"|(?:has|have|had) left"
     r"|left (?:the|our)|departed|gone\b|retired|wrong|incorrect|misspel|mistyped|undefined"
     r"|obsolete|invalid|illegal|bogus|unrecogni[sz]ed|unresolvable))"
 )
 _NO_SUCH = (
     r"(?:\b(?:no such|unknown|invalid|non-?existent|nonexisting|undefined|unregistered|wrong"
-    r"|unrecogni[sz]ed|incorrect|bad|illegal|deleted|not an? (?:\w+ ){0,2}|not one of our|have no"
-    r"|is(?:n't| not) an? (?:\w+ ){0,2}|unable to find (?:an?|the|any)|has no"
+    r"|unrecogni[sz]ed|incorrect|bad|illegal|deleted|not an?(?: \w+){0,2}|not one of our|have no"
+    r"|is(?:n't| not) an?(?: \w+){0,2}|unable to find (?:an?|the|any)|has no"
     r"|no entry for|there is no|no(?! valid| recip)|not(?= user| recip| mailbox| our)|unavailable)"
     rf"|{_NOT} (?:find|know|have|locate|identify)(?: an?| the| any| this| that| such| your)?)"
 )
@@ -119,7 +119,6 @@ _IDLE = (
     r"|not (?:yet )?(?:active|activated|enabled)|expired|hibernat|unavailable)"
 )
 
-
 # --- In other languages -------------------------------------------------------------------------
 
 _RECIPIENT_ABROAD = (
@@ -127,8 +126,8 @@ _RECIPIENT_ABROAD = (
     r"|utilisateur|destinataire|compte|boite|usuario|destinatario|cuenta|buzon|direccion|utente"
     r"|indirizzo|casella|conta|caixa|endereco|gebruiker|ontvanger|postvak|mottagare\w*|anvandare\w*"
     r"|brevlada\w*|bruger\w*|modtager\w*|bruker\w*|mottaker\w*|uzytkownik|adresat|odbiorc\w*"
-    r"|skrzynk\w*|adres|uzivatel\w*|prijemc\w*|schrank\w*|felhasznalo|cimzett|cim|postafiok|kullanici|alici"
-    r"|пользовател\w*|получател\w*|адресат\w*|адрес\w*|ящик\w*)"
+    r"|skrzynk\w*|adres|uzivatel\w*|prijemc\w*|schrank\w*|felhasznalo|cimzett|cim|postafiok"
+    r"|kullanici|alici|пользовател\w*|получател\w*|адресат\w*|адрес\w*|ящик\w*)"
 )
 _ABSENT_ABROAD = (
     r"(?:(?:nicht|niet|ikke|inte) (?:\w+ ){0,2}?(?:gefunden|vorhanden|bekannt|gevonden|hitta|funnet"
@@ -226,7 +225,7 @@ STATEMENTS: tuple[Statement, ...] = (
         BounceReason.POLICY,
         OURS,
         _near(_CONTENT, _DENIED),
-        rf"\b{_CONTENT}\b[^;.]{{0,40}}?(?:{_NOT} (?:\w+ )?(?:conform|compl|valid)|unaccept"
+        rf"\b{_CONTENT}\b[^;.]{{0,40}}?(?:{_NOT} (?:\w+ )?(?:conform|compl|pass|valid)|unaccept"
         r"|inappro|suspicious|quarantin|malformed|invalid|too long)",
         r"\b(?:filter(?:ed)?|polic(?:y|ies)|rules?|scanner|acl|dlp)\b",
         r"\b(?:message|header)s?\b[^;.]{0,20}?\b(?:lack|must|should|missing|without|contain)",

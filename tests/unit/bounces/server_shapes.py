@@ -110,6 +110,16 @@ SERVER_SHAPES = [
         BounceReason.POLICY,
     ),
     Shape(
+        "Your mail, which is no SMTP command",
+        mail(
+            f"Your mail to {STUDENT} could not be delivered: user unknown\n\n{ORIGINAL}",
+            subject="Undeliverable mail",
+        ),
+        BOUNCED,
+        DEAD,
+        BounceReason.NO_SUCH_USER,
+    ),
+    Shape(
         "PowerMTA, a failure that it will not continue to try",
         mail(
             f"<{STUDENT}>: delivery failed; will not continue trying\n\n{ORIGINAL}",
