@@ -2,7 +2,8 @@
 
 The evidence is weighed in this order: a precise enhanced code, the server's words, an imprecise
 enhanced code, the basic code. Words overrule a code that calls an address dead, a server that says
-"temporary" is believed, and no address is called dead without evidence.
+"temporary" is believed, and no address is called dead without evidence. Known phrases come before
+statements (statements.py), which are only looked for in what a server replied.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from postroom.feedback.enhanced_codes import (
     meaning_of,
     most_specific,
 )
-from postroom.feedback.phrases import GROUPS
+from postroom.feedback.phrases import GROUPS, NO_DNS_ENTRIES
+from postroom.feedback.statements import (
+    Statement,
+    contradiction,
+    first_statement,
+    foreign_statement,
+)
 from postroom.feedback.wording import PhraseGroup, first_match, plain
 
 DEAD = BounceClass.DEAD
@@ -28,6 +35,8 @@ OURS = BounceClass.OURS
 
 # A refusal without an explanation counts like a full mailbox: five of them are too many.
 NO_EVIDENCE = (BounceReason.UNKNOWN, TEMPORARY)
+
+WORDS_OF_A_CODE_MAX = 4  # "#5.4.4 smtp;550 5.4.4": a code without an explanation
 
 BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
     421: (BounceReason.BUSY, TEMPORARY),
@@ -40,11 +49,13 @@ BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
     502: (BounceReason.BAD_MESSAGE, OURS),
     503: (BounceReason.BAD_MESSAGE, OURS),
     504: (BounceReason.BAD_MESSAGE, OURS),
+    521: (BounceReason.BLOCKED, OURS),  # RFC 7504: takes no mail; in practice: none from us
     523: (BounceReason.AUTHENTICATION, OURS),
     525: (BounceReason.SUSPENDED, TEMPORARY),
     530: (BounceReason.AUTHENTICATION, OURS),
     535: (BounceReason.AUTHENTICATION, OURS),
     538: (BounceReason.AUTHENTICATION, OURS),
+    541: (BounceReason.SPAM, OURS),
     551: (BounceReason.MOVED, TEMPORARY),  # often "not our user", often "we do not relay"
     552: (BounceReason.MAILBOX_FULL, TEMPORARY),  # RFC 5321 4.5.3.1.10
     556: (BounceReason.NO_MAIL_ACCEPTED, DEAD),  # RFC 7504
@@ -53,13 +64,13 @@ BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
 
 _BASIC = re.compile(r"(?<![\w.\-/@#])([45][0-57]\d)(?=[ :,\-)\]]|$)")
 _BEFORE_RECIPIENT = re.compile(
-    r"(?:in reply to|after|our|following|sent <<<|>>>)\s+(?:the\s+)?"
-    r"(?:mail\b|ehlo\b|helo\b|initial)"
+    r"(?:\bin reply to|\bafter|\bour|\bfollowing|sent <<<|>>>)\s+(?:the\s+)?"
+    r"(?:mail from\b|mail command\b|ehlo\b|helo\b|initial)"
     r"|refused to talk to me|(?:sender|my name) was rejected|\[mail_from\]|smtp:mail\b"
     r"|while talking to \S{1,250}: <<<"
 )
 _AFTER_CONTENT = re.compile(
-    r"(?:in reply to|after|our|following)\s+(?:the\s+)?(?:final data|end of data|data\b)"
+    r"\b(?:in reply to|after|our|following)\s+(?:the\s+)?(?:final data|end of data|data\b)"
     r"|smtp command data\b|smtp:data\b|after i sent the message"
 )
 
@@ -78,7 +89,7 @@ def classify_words(status: str, words: str, code: int | None = None) -> Classifi
 
     `status` is the enhanced code if it is known apart from the words, `code` the basic one.
     """
-    judgement = judge(words, status=status, code=code)
+    judgement = judge(words, status=status, code=code, is_reply=True)
     return Classification(
         bounce_class=judgement.bounce_class,
         reason=judgement.reason,
@@ -87,27 +98,56 @@ def classify_words(status: str, words: str, code: int | None = None) -> Classifi
     )
 
 
-def judge(words: str, *, status: str = "", code: int | None = None, context: str = "") -> Judgement:
+def judge(
+    words: str,
+    *,
+    status: str = "",
+    code: int | None = None,
+    context: str = "",
+    is_reply: bool = False,
+) -> Judgement:
     """Weigh codes and words; `context` is text that may name the refused SMTP command."""
     text = plain(words)
-    # A code inside the words is the remote server's own; `status` may be a relay's translation.
-    specific = most_specific([*enhanced_codes(words), *enhanced_codes(status)])
+    specific = _best_code(words, status)
     basic = code or basic_code(words)
     meaning = meaning_of(specific)
-    group = first_match(GROUPS, text)
-    evidence = group if group and not group.is_weak else None
+    found = first_match(GROUPS, text)
+    evidence: PhraseGroup | Statement | None = found if found and not found.is_weak else None
+    evidence = evidence or foreign_statement(text)
+    calls_dead = meaning is not None and meaning.precise and meaning.bounce_class is DEAD
+    if evidence is None and is_reply:
+        evidence = first_statement(text)
+        if evidence and calls_dead and evidence.bounce_class is DEAD:
+            evidence = None  # the code is more precise
     certain = True
-    if meaning and meaning.precise and not (evidence and meaning.bounce_class is DEAD):
+    if meaning and meaning.precise and not (evidence and calls_dead):
         reason, bounce_class = meaning.reason, meaning.bounce_class
     elif evidence:
         reason, bounce_class = evidence.reason, evidence.bounce_class
     else:
         certain = False
-        reason, bounce_class = _guess(group, meaning, basic)
+        reason, bounce_class = _guess(found, meaning, basic)
+        if bounce_class is DEAD and len(text.split()) > WORDS_OF_A_CODE_MAX:
+            reason, bounce_class = NO_EVIDENCE  # it explained itself, and said nothing of the kind
+    if bounce_class is DEAD and found is not NO_DNS_ENTRIES:
+        doubt = contradiction(text)
+        reason, bounce_class = (doubt.reason, doubt.bounce_class) if doubt else (reason, DEAD)
     session = f"{text} {' '.join(context.lower().split())}"
     is_temporary = specific.startswith("4") or (basic is not None and 400 <= basic < 500)
     reason, bounce_class = _by_command(reason, bounce_class, session, specific, is_temporary)
     return Judgement(reason, bounce_class, specific, certain)
+
+
+def _best_code(words: str, status: str) -> str:
+    """Choose the code to go by.
+
+    A code inside the words is the remote server's own; `status` may be a relay's translation, and
+    is only used if the words have none with a meaning.
+    """
+    own = most_specific(enhanced_codes(words))
+    return (
+        own if meaning_of(own) else most_specific([*enhanced_codes(words), *enhanced_codes(status)])
+    )
 
 
 def basic_code(words: str) -> int | None:

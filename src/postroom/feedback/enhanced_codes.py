@@ -67,6 +67,9 @@ PERMANENT: dict[str, CodeMeaning] = {
     "5.6": _MALFORMED,
     "6": _MALFORMED,
     "7": _POLICY,
+    "7.4": _guess(BounceReason.AUTHENTICATION, OURS),  # no encryption, or a weak one
+    "7.5": _guess(BounceReason.AUTHENTICATION, OURS),
+    "7.13": CodeMeaning(BounceReason.SUSPENDED, TEMPORARY),
     "7.20": _UNAUTHENTICATED,
     "7.21": _UNAUTHENTICATED,
     "7.22": _UNAUTHENTICATED,

@@ -28,8 +28,20 @@ _PARAMETER = re.compile(r';\s*([\w-]{1,40})\s*=\s*(?:"([^"]{0,300})"|([^;\s"]{1,
 # Codecs that are text and linear: Python also has "idna", "punycode" and "unicode_escape".
 _CHARSET = re.compile(
     r"utf-?8|us-ascii|ascii|iso-?8859-\d{1,2}|latin-?1|windows-125\d|cp125\d|koi8-[ru]"
-    r"|iso-2022-(?:jp|kr)|shift[_-]?jis|cp932|euc-(?:jp|kr)|gb2312|gbk|gb18030|big5"
+    r"|iso-2022-(?:jp|kr)|shift[_-]?jis|cp932|euc-(?:jp|kr)|gb2312|gbk|gb18030|big5|cp949"
+    r"|big5-hkscs|tis-620|cp866"
 )
+# Names of charsets that mail programs use and Python does not know.
+_ALIASES = {
+    "x-sjis": "shift_jis",
+    "windows-31j": "cp932",
+    "cp50220": "iso-2022-jp",
+    "x-euc-jp": "euc-jp",
+    "ks_c_5601-1987": "cp949",
+    "gb_2312-80": "gb2312",
+    "x-gbk": "gbk",
+    "iso-8859-8-i": "iso-8859-8",
+}
 _ENCODED_WORD = re.compile(
     r"=\?([\w-]{2,30})(?:\*\w+)?\?([bBqQ])\?([^?\s]{0,500})\?=(?:\s+(?==\?))?"
 )
@@ -122,6 +134,7 @@ def decode_words(value: str) -> str:
 def decode_bytes(raw: bytes, charset: str) -> str:
     """Decode text in the charset it claims, or in the one that fits."""
     name = charset.lower()
+    name = _ALIASES.get(name, name)
     if _CHARSET.fullmatch(name) and name not in ("us-ascii", "ascii", "utf-8", "utf8"):
         return raw.decode(name, "replace")
     if b"\x1b$" in raw:  # Japanese in escape sequences, often sent without a charset
@@ -189,7 +202,9 @@ def _transfer_decoded(part: MailPart) -> bytes:
 
 def _from_base64(raw: bytes) -> bytes:
     letters = re.sub(rb"[^A-Za-z0-9+/]", b"", raw)
-    letters = letters[: len(letters) // 4 * 4] or letters
+    if len(letters) % 4 == 1:  # cut off in the middle
+        letters = letters[:-1]
+    letters += b"=" * (-len(letters) % 4)  # the padding was removed with the other characters
     try:
         return binascii.a2b_base64(letters)
     except binascii.Error:

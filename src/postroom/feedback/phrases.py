@@ -11,21 +11,18 @@ explains how to add one.
 from __future__ import annotations
 
 from postroom.domain.feedback import BounceClass, BounceReason
+from postroom.feedback.foreign_phrases import FOREIGN_GROUPS
 from postroom.feedback.wording import PhraseGroup, phrase_group
 
 DEAD = BounceClass.DEAD
 TEMPORARY = BounceClass.TEMPORARY
 OURS = BounceClass.OURS
 
-GROUPS: tuple[PhraseGroup, ...] = (
-    phrase_group(
-        BounceReason.NO_SUCH_HOST,
-        DEAD,
-        # cPanel's router of last resort: the domain has neither an MX nor an address.
-        """
-        account or domain may not exist
-        """,
-    ),
+# cPanel's router of last resort: the domain has neither an MX nor an address, or so it seems.
+NO_DNS_ENTRIES = phrase_group(BounceReason.NO_SUCH_HOST, DEAD, "account or domain may not exist")
+
+_STRONG: tuple[PhraseGroup, ...] = (
+    NO_DNS_ENTRIES,
     phrase_group(
         BounceReason.AUTHENTICATION,
         OURS,
@@ -52,6 +49,12 @@ GROUPS: tuple[PhraseGroup, ...] = (
         verification failure | must issue a starttls | tls required | requires tls
         not support tls | not support starttls | starttls is required | starttls-not-supported
         use tls/ssl | mta-sts validation | tls negotiation | tls connection … fail
+        cannot start tls | tls handshake | handshake fail
+        tls is required | encryption … required | requires encryption | encryption needed
+        certificate … verif | certificate … trusted | certificate validation | certificate mismatch
+        dane … fail | no usable tlsa | client was not authenticated | client not authenticated
+        not authorised for sender domain | not a permitted sender | permitted sender
+        _arc … fail | alignment | not pass email authentication | dns look-up
         certificate-expired | (p=dmarcrejection) | (p=unauthenticatedemail)
         """,
     ),
@@ -65,13 +68,15 @@ GROUPS: tuple[PhraseGroup, ...] = (
         too much mail from | max emails per hour | max defers and failures per hour
         messages per hour | emails per hour | maximum connection limit | connection limit
         connection rate | connections from your host | concurrent smtp connection
-        connexions … trop | trop de connexions | rate limited | rate limit exceeded | rate-limit
+        connexions … trop | trop de connexions | rate limit | rate-limit
         ratelimit | sending rate | throttling failure | throttled | try again slower | slow down
         receiving mail at a rate | receiving mail too quickly | (p=receivingrate
         frequency limit | relay quota | submission rate | too frequently | too fast
         unusual rate of | unusually high | hourly limit | daily message quota exceeded
         daily sending quota | sending limit | sending quota | message rate
         numerous attempts to deliver this message | excessive volume
+        too many errors | frequency limited | volume limit | in a time unit | quota for sending
+        recipients received this hour | tenant has exceeded | exceeded the limit of recipients
         (p=unsolicitedratelimiterror)
         """,
     ),
@@ -95,7 +100,8 @@ GROUPS: tuple[PhraseGroup, ...] = (
         access ip | _ip … rejected | _ip … denied | problem occurred. (ask your postmaster
         your network | your ip | ip not in whitelist | not currently accepting mail from your ip
         mail from your ip | spams from your ip | dynamic ip | dynamic/zombied | generic dns
-        residential | open relay | open proxy | insecure mail relay | client host rejected
+        residential | open relay | openrelay | open proxy | insecure mail relay
+        client host rejected
         host network not allowed | helo command rejected | helo/ehlo argument | bad helo
         invalid helo | confirm this mail server | server requires confirmation
         smtp server of your isp | use your isp | not allowed to send mail from
@@ -109,6 +115,8 @@ GROUPS: tuple[PhraseGroup, ...] = (
         rejected by recipient's organization
         weren't sent. please contact your internet service provider | 550 access denied
         554 access denied | [ts0 | [tss0 | (con:b | (rtr: | (hvu: | (dny:
+        our block list | on our list | s3150 | s3140 | bad bounce | country … block
+        geo … block | unauthorized interface | unacceptable reputation | sender intelligence
         will not accept delivery | cxbl | cxdns | cxsndr | cxthrt | _sc-00 | _ou-00 | _rp-00
         _dy-00 | connection denied | suspected bounce | permanently deferred | (rly:b | (dyn:t
         _ipbl
@@ -127,6 +135,9 @@ GROUPS: tuple[PhraseGroup, ...] = (
         infected | malware | malicious | executable attachment | executable files
         illegal attachment | attachment … not allowed | attachment … not accepted
         content presents a potential | security issue. please visit | mail score
+        virus alert | virus: | virus in | viruses … found | scored … points | junk mail | junkmail
+        junk e-mail | attachment type | prohibited attachment | suspicious content
+        worm | trojan | executable | ransomware
         (p=unsolicitedmessageerror) | (p=blockedmessage)
         """,
     ),
@@ -153,6 +164,10 @@ GROUPS: tuple[PhraseGroup, ...] = (
         not member | non-member | members only | members-only | moderated | not allowed to post
         permission to post | permissions to post | may not have permission | closed mailing list
         not subscribed to this group | mx records for | recursive cname | to/from an address
+        accepts messages from | only authenticated
+        not a subscriber | non-subscriber | not subscribed to | only subscribers | only members
+        only registered users | only list members | moderator … reject | rejected by … moderator
+        restricted to members | sender restriction | not in allowed | notinallowed
         registered gateway user | google groups | (p=customfromdenied)
         """,
     ),
@@ -174,6 +189,8 @@ GROUPS: tuple[PhraseGroup, ...] = (
         prohibited by administrator | delivery not authorized | protocol violation
         message refused | message rejected for | not authorized | is not permitted
         not accepting mail with | messages containing images | without solving a captcha
+        banned by policy | blocked by policy | rejected by policy | transport.rules
+        administrator … rejected | rule … reject | rejected by … rule | email firewall
         not accepted for policy | aup# | _ib5 | rule imposed
         """,
     ),
@@ -184,12 +201,21 @@ GROUPS: tuple[PhraseGroup, ...] = (
         rfc 5322 compliant | not rfc compliant | not compliant | rfc 2822 | duplicate header
         header error | invalid domain name | invalid domain, see | header are not accepted
         multiple … header | multiple addresses | multiple from | missing header | invalid header
-        malformed header | improper use of 8-bit | 8-bit data | invalid mime | mime complexity
+        malformed header | 8-bit | invalid mime | mime complexity
         malformed mime | unnecessary base64 | improperly-formatted | bare line feed | bare lf
         bare newline | invalid characters | malformed address | malformed recipient
-        malformed message | syntactically | data format error | header size | too many received
+        malformed message | syntactically | data format error | header size
         command parameter not implemented | command not implemented | syntax error … command
+        should have one or no | line length | lone cr | lone lf | bare cr | no valid message-id
+        missing … header | invalid message-id | not conform | nonconformant | non-conformant
         message content … invalid | invalid message content | (p=rfcmessagenoncompliant)
+        """,
+    ),
+    phrase_group(
+        BounceReason.MAILBOX_FULL,
+        TEMPORARY,
+        """
+        mailbox size limit | mailbox size exceed | mailbox … size limit
         """,
     ),
     phrase_group(
@@ -204,11 +230,12 @@ GROUPS: tuple[PhraseGroup, ...] = (
         OURS,
         """
         message too large | message too big | message is too large | message is too big
-        message file too big | mail too large | message size exceeds | message exceeds
+        message file too big | mail too large | message size exceed | message exceeds
         message … size limit | message size … limit | maximum message size
         maximum incoming message size | maximum inbound message size | max message size
         message length exceeds | exceeds size limit | exceeds maximum size | exceeds the maximum
         line limit exceeded | line too long | lines longer than | taille limite | too big for
+        message is too long | too long to | attachment is too l | oversized message
         google's message size | (p=maxsizeerror)
         """,
     ),
@@ -225,6 +252,8 @@ GROUPS: tuple[PhraseGroup, ...] = (
         diskspace quota | not enough … space | enough … storage | storage … full | storage limit
         storage quota | space has been used up | shutoffquotaexceeded | too much mail data
         too many messages on the server | too many messages in | exceeding receiving limits
+        mailbox limit | too many unread | maximum capacity | over capacity | no space left for
+        allowed capacity | disk quota exceeded | quota … reached | allotted space
         maximum allowed storage | disk full | boite … pleine | boîte … pleine | bôite … pleine
         postfach … voll | mailbox … voll | speicherplatz | casella … piena | buzón … lleno
         buzon … lleno | caixa … cheia | переполнен | 容量超過 | 容量オーバー | (p=overquota
@@ -288,7 +317,8 @@ GROUPS: tuple[PhraseGroup, ...] = (
         no route to host | network is unreachable | network unreachable | host is unreachable
         host not reachable | unable to resolve route | unrouteable mail domain
         mail forwarding loop | forwarding loop | routing loop | mail loop | message looping
-        loops back to myself | too many hops | loop was found | in a loop | dns server returned
+        loops back to myself | too many hops | too many received | loop was found | in a loop
+        dns server returned
         hop count | 50 hops | could not connect | unable to connect | cannot connect
         not accept our requests to connect | socket error | dns records for the destination
         """,
@@ -297,6 +327,7 @@ GROUPS: tuple[PhraseGroup, ...] = (
         BounceReason.NO_MAIL_ACCEPTED,
         DEAD,
         """
+        no smtp service | does not receive mail | receives no mail
         nullmx | null mx | not accept mail ( | host does not accept mail
         domain does not accept mail | domain … does not accept email
         does not accept incoming mail | name server: .: host not found | no mx record found
@@ -314,6 +345,10 @@ GROUPS: tuple[PhraseGroup, ...] = (
         no such host | unknown domain | bad domain | name or service not known
         mentioned in email address is unknown | unrouteable address | unroutable address
         nxdomain | couldn't find any host | couldn't find a mail exchanger | no mx found
+        no mx or a | no mx record for | mx records point to non-existent | not hosted here
+        domain … not hosted | unknown destination domain | no such destination | dns … nxdomain
+        lookup … no such host | domain is invalid | domain is unknown | domain unknown
+        illegal host/domain
         no relevant answers
         """,
     ),
@@ -361,6 +396,10 @@ GROUPS: tuple[PhraseGroup, ...] = (
         @@ not found | t exist | can't accept user | addresses were unknown
         destination server rejected recipients | badrcptto | badrecipientto | validrcptto
         recipient has been denied | missing home directory
+        nobody here | no one here | cxmxrt | mailbox name not allowed | user has left
+        is not a member of our | that user is not here | no such | account has been closed
+        account … deleted | mailbox … deleted | mailbox was deleted | user … deleted
+        recipient … deleted | account is closed | left the company | left the organi
         address is not recognized | destinataire inconnu
         destinataire … invalide | adresse … invalide | utilisateur inconnu
         utilisateur … inconnu | adresse … introuvable | unbekannter empfänger
@@ -378,10 +417,11 @@ GROUPS: tuple[PhraseGroup, ...] = (
         TEMPORARY,
         """
         timed out | timeout | time out | expired | in the queue too long | in queue too long
+        queued too long
         retry time not reached | retry timeout | failing for a long time | long failure period
         multiple retries | could not be delivered for | could not deliver for
         not be delivered for more than | within the allowed queue period | allowed queue
-        not been collected | giving up | server did not respond | not respond | gateway for
+        not been collected | server did not respond | not respond | gateway for
         tried for | has been delayed | will be deleted from queue
         """,
     ),
@@ -400,6 +440,7 @@ GROUPS: tuple[PhraseGroup, ...] = (
         """
         greylist | graylist | grey list | gray list | grey-list | try again later | try later
         try again in | retry later | later retry | busy | temporarily deferred
+        verification in progress | come back later | come back in | please retry | all server ports
         temporarily rejected | temporarily unavailable
         """,
     ),
@@ -415,9 +456,15 @@ GROUPS: tuple[PhraseGroup, ...] = (
         insufficient disk | insufficient system | insufficient permission | no space left
         system full | disk space | system resources | not accepting network messages
         unknown mailer error | mailer error | command died | command failed | command output
+        maildir delivery failed | create maildir | cannot open file | cannot access mailbox
+        cannot update mailbox | error writing message | cannot append | unable to chdir
+        unable to open | trouble in home directory | local delivery failed | lookup error
         pipe to | procmail | maildrop | loop broken
         """,
     ),
+)
+# What servers say for lack of better words.
+_WEAK: tuple[PhraseGroup, ...] = (
     phrase_group(
         BounceReason.POLICY,
         OURS,
@@ -440,3 +487,5 @@ GROUPS: tuple[PhraseGroup, ...] = (
     ),
     phrase_group(BounceReason.TOO_LARGE, OURS, "size limit", is_weak=True),
 )
+
+GROUPS = (*_STRONG, *FOREIGN_GROUPS, *_WEAK)

@@ -37,8 +37,26 @@ _RECIPIENTS = (
 _NEXT_RECIPIENT = re.compile(rf"<?{_ADDRESS}>?[ \t]*(?::|$)")
 _NOT_A_RECIPIENT = re.compile(r"(?i)^(?:postmaster|mailer-daemon|support|abuse|noreply|no-reply)@")
 
+_ADDRESS_OR_CODE = re.compile(rf"(?m)(?<![\w.])5\d\d[ -]|[45]\.\d\.\d|{_ADDRESS}")
+_REPLY_BEGIN = re.compile(
+    rf"(?=(?<![\w.])[45]\d\d[ -])|(?=(?<![\w.])[45]\.\d\.\d)|{_ADDRESS}[>\"']?\s?[:(,-](?=\s?\S)"
+)
+
+_REASON = re.compile(r"(?i)\b(?:because|reason|since|due to|error)\b")
+_HEDGE = re.compile(
+    r"(?i)\b(?:may|might|maybe|perhaps|possibl[ey]|probably|usually|often|either|or|if|check"
+    r"|could be)\b"
+)
+
+# Lines of a transcript: what was sent, what was received, what Sendmail concludes from it.
+_SENT = re.compile(r"(?i)(?:^|[ \t])(?:>>>|-->)[ \t]*(.{1,300})")
+_RECEIVED = re.compile(r"(?im)(?:^|[ \t])(?:<<<|<--)[ \t]*([45]\d\d[ -].{0,500})$")
+_ECHO = re.compile(r"(?m)^[ \t]*[45]\d\d[ -][45]\.\d{1,3}\.\d{1,3} \S{1,300}\.\.\. .{0,200}$")
+
 BOUNCE_SENDERS = re.compile(
     r"(?i)mailer[-_. ]?daemon|mail(?:er)? delivery|mail\.delivery|postmaster|mail system"
+    r"|microsoftexchange|systemadministrator|majordomo|listserv|mailman|-bounces@|mail gateway"
+    r"|content.filter|virus|spam ?filter|mailenable|mail robot|mail router|系统|邮件系统|메일"
     r"|system administrator|mdaemon|mmsc|mail administrator|delivery (?:agent|system)|^<>$"
 )
 BOUNCE_SUBJECTS = re.compile(
@@ -47,8 +65,16 @@ BOUNCE_SUBJECTS = re.compile(
     r"|fail\w* (?:to )?(?:deliver|notice|mail)|failure notice|mail (?:failure|error|system error)"
     r"|return(?:ed|ing) (?:mail|message|to sender|email)|error (?:sending|delivering|in delivery)"
     r"|errors from|message (?:delayed|status|you sent blocked)|warning: (?:message|could not)"
-    r"|not (?:a )?member|mail not accepted|message rejected|mail returned|nondelivery"
-    r"|postmaster notify|still being retried"
+    r"|not (?:a )?member|mail not accepted|(?:message|mail) (?:rejected|refused)|mail returned"
+    r"|nondelivery"
+    r"|postmaster notify|unable to send|couldn't send|message status|rejected:|bounced? |\bndr\b"
+    r"|request to (?:the )?mailing list .{0,60}rejected|virus .{0,40}in (?:mail|your)"
+    r"|considered unsolicited|blocked by|delivery notification|mail could not|email bounced"
+    r"|not delivered|nicht zustellbar|konnte nicht|verzögert|échec|remise|rejeté|nepodařilo"
+    r"|nedoručiteln|entrega|no se entregó|devuelto|devolvid|recapit|consegna|niet bezorgd"
+    r"|niet afgeleverd|olevererbar|ikke leveret|ikke levert|toimittam|niedostarcz|nie dostarcz"
+    r"|kézbesít|teslim|доставк|возвра|エラー|宛先不明|届|返送|退回|未送达|投递|无法送达|退件"
+    r"|배달|전송 실패|still being retried"
     r"|unzustellbar|nicht zugestellt|zustellung|non remis|échec de la remise|non recapitabile"
     r"|mancato recapito|no se (?:puede|pudo) entregar|no entregado|não (?:foi )?entreg|onbestelbaar"
     r"|недоставлен|не доставлен|невозможно доставить|配信|送信でき|退信|无法投递|반송"
@@ -61,10 +87,21 @@ BOUNCE_BODIES = re.compile(
     r"|permanent(?: fatal)? error|fatal errors?|address(?:es|\(es\))? failed|recipients? failed"
     r"|delivery status notification|transcript of (?:the )?session|returned (?:message|mail|to you)"
     r"|returning (?:the )?message|error (?:occurred|delivering|sending)|trouble delivering"
-    r"|has been rejected|was rejected|following (?:address|recipient)|delivery (?:error|problem)"
+    r"|(?:has been|was) (?:rejected|refused)|following (?:address|recipient)"
+    r"|delivery (?:error|problem)"
     r"|message was not delivered|has NOT BEEN DELIVERED|mailbox is full|user unknown|unknown user"
     r"|not a member of this|incorrectly constructed|has been delayed|delayed for"
     r"|not yet been delivered"
+    r"|undelivered|could not be completed|unable to send|was not delivered|not delivered to"
+    r"|not (?:a )?(?:member|subscriber)|delivery (?:to|of|was|is|has)\b|was blocked|virus alert"
+    r"|nicht (?:\w+ )?(?:zugestellt|zustellbar|erreicht)|n['’]a pas (?:pu|été)|non remis"
+    r"|pas été (?:remis|délivré|distribué)|no se (?:pudo|puede|ha podido|entregó)|no fue entregad"
+    r"|não (?:pôde|pode|foi) (?:ser )?entreg|não (?:é|foi) possível entreg"
+    r"|non (?:è stato|può essere|recapitat|consegnat)|niet (?:worden )?(?:bezorgd|afgeleverd)"
+    r"|kunde inte leverer|kunne ikke lever|kan ikke lever|ei voitu toimit|nelze doru"
+    r"|nie (?:można|może|został\w*) .{0,12}dostarcz|nem .{0,12}kézbes|teslim edilem|iletilemedi"
+    r"|не (?:был\w* )?доставлен|送信できま|届きま|届けできま"
+    r"|退回|退信|(?:无法|未能).{0,6}(?:送达|投递|发送)|(?:投递|发送)失败|(?:전달|배달).{0,6}(?:못|실패)"
     r"|failure reasons|konnte nicht zugestellt|n'a pas pu être|no se ha podido entregar"
     r"|送信できません|配信できません|не может быть доставлено|не удалось доставить"
 )
@@ -72,14 +109,29 @@ DELAYS = re.compile(
     r"(?i)warning (?:message )?only|not need to re-?send|will (?:be retried|retry|keep trying)"
     r"|still being retried|attempts? will (?:be )?continue|has not yet been delivered"
     r"|temporary failure report|not been delivered yet|delivery incomplete|further attempts"
-    r"|continue (?:to )?try|being delayed|is delayed for|has been delayed|delivery is delayed"
+    r"|hasn't been delivered yet|noch nicht zugestellt|weiterhin versucht|pas encore été remis"
+    r"|aún no se ha entregado|todavía no se|non è stato ancora|ainda não foi|ещё не доставлен"
+    r"|(?<!not )continue (?:to )?try|being delayed|is delayed for|has been delayed"
+    r"|delivery is delayed"
 )
 COMPLAINT_SUBJECTS = re.compile(
     r"(?i)complaint about message|abuse report|spam (?:report|complaint)|feedback report"
     r"|complaint report|reported as spam"
 )
 ANSWERS = re.compile(r"(?i)\s*(?:re|aw|sv|antw|fw|fwd|wg|tr|rv|vs)(?:\[\d+\])?:")
-DELAY_SUBJECTS = re.compile(r"(?i)\bdelay|still being retried|verzögert|retardé|will retry")
+# Sendmail's and others' reports of success that have no fields for machines.
+DELIVERIES = re.compile(
+    r"(?i)had successful delivery notifications|successfully delivered to"
+    r"|\.\.\. successfully delivered|was successfully (?:delivered|relayed)"
+    r"|successful mail delivery report"
+)
+FAILURES = re.compile(
+    r"(?i)fatal error|fail|not (?:be )?(?:able|deliver)|reject|refused|\b5\d\d[ -]"
+)
+DELAY_SUBJECTS = re.compile(
+    r"(?i)\bdelay|still being retried|verzöger|retard|will retry|demorad|atrasad|ritard"
+    r"|vertraag|задерж|遅延|延迟|지연|försenad|forsink"
+)
 AUTOMATIC_SUBJECTS = re.compile(
     r"(?i)^\W{0,3}(?:auto(?:matic|mated|-|:|\s)?\s?(?:re(?:ply|sponse|sponder)|antwort|svar)"
     r"|out of (?:the )?office|away from|on vacation|vacation|i am (?:out|away)|i'm out"
@@ -112,6 +164,45 @@ def paragraphs(text: str) -> Iterator[str]:
         line = " ".join(block.split())
         if len(line) > 3:
             yield line
+
+
+def replies(text: str) -> list[str]:
+    """The refusals in the transcript of a session, each with the command it answers."""
+    found: list[str] = []
+    command = ""
+    for line in text[:EVIDENCE_CHARS_MAX].splitlines():
+        if sent := _SENT.search(line):
+            command = sent[1].strip()
+        elif received := _RECEIVED.search(line):
+            reply = received[1].strip()
+            if found and reply[3:4] and found[-1].endswith("-"):  # continued
+                found[-1] = f"{found[-1][:-1]} {reply}"
+            else:
+                found.append(f"{command} <<< {reply}" if command else reply)
+            if reply[3:4] == "-":
+                found[-1] += "-"
+    return [reply.removesuffix("-") for reply in found[:PARAGRAPHS_MAX]]
+
+
+def quotes_a_server(text: str) -> bool:
+    """Whether a text has an address and a reply code, or announces a returned message."""
+    return bool(_ADDRESS_OR_CODE.search(text[:EVIDENCE_CHARS_MAX]))
+
+
+def reply_in(paragraph: str) -> str:
+    """The part of a paragraph that a server replied, or that follows the address; may be empty."""
+    found = _REPLY_BEGIN.search(paragraph)
+    return paragraph[found.end() :] if found and len(paragraph) < 1_500 else ""
+
+
+def gives_reason(paragraph: str) -> bool:
+    """Whether a paragraph says why, and does not merely list what may have happened."""
+    return bool(_REASON.search(paragraph)) and not _HEDGE.search(paragraph)
+
+
+def without_echo(text: str) -> str:
+    """Take out what a relay made of a reply that it quotes: "User unknown" for any refusal."""
+    return _ECHO.sub("", text) if _RECEIVED.search(text) else text
 
 
 def lines_about(text: str, recipient: str) -> str:

@@ -149,6 +149,9 @@ def _assess(contents: _Contents) -> Report:
         return _report(contents, None, BounceReason.AUTOMATIC_REPLY)
     if contents.statuses:
         return _status_report(contents)
+    if prose.DELIVERIES.search(contents.text) and not prose.FAILURES.search(contents.text):
+        report = _report(contents, FeedbackKind.DELIVERED, BounceReason.DELIVERED)
+        return msgspec.structs.replace(report, recipient=_recipient(contents, RecipientStatus()))
     if _is_bounce(contents):
         return _bounce(contents, RecipientStatus())
     if _is_automatic(contents):
@@ -237,15 +240,18 @@ def _is_bounce(contents: _Contents) -> bool:
     by_text = bool(prose.BOUNCE_BODIES.search(contents.text[:10_000]))
     if prose.AUTOMATIC_SUBJECTS.search(subject) and not (by_sender and by_text):
         return False
-    signs = [
+    of_a_machine = [
         by_sender,
-        by_text,
         "mailer-daemon" in sender.lower(),  # nobody else writes under this name
         field(headers, "return-path") == "<>",
     ]
+    signs = [by_text]
     if not prose.ANSWERS.match(subject):
-        signs += [bool(prose.BOUNCE_SUBJECTS.search(subject)), bool(contents.attached)]
-    return sum(signs) >= 2
+        of_a_machine.append(bool(contents.attached))
+        signs.append(bool(prose.BOUNCE_SUBJECTS.search(subject)))
+    # "We were unable to deliver your parcel" is no bounce.
+    has_proof = any(of_a_machine) or prose.quotes_a_server(contents.text)
+    return has_proof and sum(of_a_machine) + sum(signs) >= 2
 
 
 def _is_automatic(contents: _Contents) -> bool:
@@ -286,19 +292,31 @@ def _bounce(
 
 def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgement, str]:
     """Judge the best evidence for the refusal, and return the judgement with its words."""
+    text = prose.without_echo(contents.text)
     context = prose.lines_about(contents.text, group.recipient)
-    first = judge(group.diagnostic, status=group.status, context=context)
+    first = judge(group.diagnostic, status=group.status, context=context, is_reply=True)
+    # A code alone may be a relay's guess; a server that gives words has spoken.
+    explained = sum(map(str.isalpha, group.diagnostic)) > 3
+    if first.certain and (explained or first.bounce_class is not BounceClass.DEAD):
+        return first, group.diagnostic or group.status
+    replies = prose.replies(contents.text)
+    inside = prose.bounced_inside(contents.original_text)
+    pieces = [prose.lines_about(text, group.recipient), *prose.paragraphs(text)]
+    pieces = list(filter(None, [*pieces, *prose.paragraphs(inside)]))
+    attempts = [
+        *((reply, True) for reply in replies),
+        *((piece, False) for piece in pieces),
+        *((reply, True) for reply in map(prose.reply_in, pieces) if reply),
+        *((piece, True) for piece in pieces if prose.gives_reason(piece)),
+    ]
+    guesses = [(first, group.diagnostic)]
+    for piece, is_reply in attempts:
+        judgement = judge(piece, context=piece, is_reply=is_reply)
+        if judgement.certain:
+            return _with_status(judgement, group.status), piece
+        guesses.append((judgement, piece))
     if first.certain:
         return first, group.diagnostic or group.status
-    inside = prose.bounced_inside(contents.original_text)
-    pieces = [context, *prose.paragraphs(contents.text), *prose.paragraphs(inside)]
-    guesses = [(first, group.diagnostic)]
-    for piece in filter(None, pieces):
-        judgement = judge(piece, context=piece)
-        if judgement.certain:
-            status = judgement.status or first.status
-            return msgspec.structs.replace(judgement, status=status), piece
-        guesses.append((judgement, piece))
     for judgement, words in guesses:
         if judgement.status or (judgement.reason, judgement.bounce_class) != NO_EVIDENCE:
             return judgement, words
@@ -306,6 +324,16 @@ def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgemen
     if subject.certain and subject.bounce_class is not BounceClass.DEAD:
         return subject, contents.subject
     return Judgement(*NO_EVIDENCE), group.diagnostic or " ".join(pieces)
+
+
+def _with_status(judgement: Judgement, status: str) -> Judgement:
+    """Complete what words say by the status of the report; a temporary one is believed."""
+    bounce_class = judgement.bounce_class
+    if bounce_class is BounceClass.DEAD and status.startswith("4"):
+        bounce_class = BounceClass.TEMPORARY
+    return msgspec.structs.replace(
+        judgement, bounce_class=bounce_class, status=judgement.status or status
+    )
 
 
 # --- What all reports have --------------------------------------------------------------------

@@ -7,6 +7,7 @@ phrase can make the search slow, and people can read and add them.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 import msgspec
@@ -20,6 +21,8 @@ _ADDRESS = re.compile(r"<?[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w.-]{1,250}>?")
 _WEB_ADDRESS = re.compile(r"https?://[^\s<>\"']{1,500}")
 _REPLY_LINE = re.compile(r"(?<!\w)[245]\d\d-(?:[245]\.\d{1,3}\.\d{1,3}(?: |$))?")
 _GOOGLE_TOPIC = re.compile(r"[?&]p=(\w{2,40})")
+# What Cisco's gateways put before the reply of the remote server, whatever it says.
+_GATEWAY_LABEL = re.compile(r"unknown address error (?=\d)|other mail system problem (?=\d)")
 _STRAIGHT = str.maketrans("’‘“”", "''\"\"")
 
 
@@ -43,7 +46,17 @@ def plain(words: str) -> str:
     if "@" in text:
         text = _ADDRESS.sub("@@", text)
     text = _REPLY_LINE.sub("", text)
-    return f" {' '.join(text.lower().split())} "
+    text = _GATEWAY_LABEL.sub("", " ".join(_without_accents(text).lower().split()))
+    return f" {text} "
+
+
+def _without_accents(text: str) -> str:
+    """Servers write "boîte" in any of three ways, one of them without the accent."""
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    bare = "".join(char for char in decomposed if not unicodedata.combining(char))
+    return unicodedata.normalize("NFC", bare)
 
 
 def first_match(groups: Iterable[PhraseGroup], text: str) -> PhraseGroup | None:
@@ -62,7 +75,7 @@ def _follows(text: str, pieces: tuple[str, ...]) -> bool:
         end = begin + len(pieces[0])
         for piece in pieces[1:]:
             found = text.find(piece, end, end + GAP_CHARS_MAX + len(piece))
-            if found < 0:
+            if found < 0 or ". " in text[end:found]:  # not across sentences
                 break
             end = found + len(piece)
         else:
@@ -85,6 +98,7 @@ def phrase_group(
     phrases = [phrase.strip() for line in lines.splitlines() for phrase in line.split("|")]
     phrases = [phrase for phrase in phrases if phrase]
     pieces = [
-        tuple(piece.strip().replace("_", " ") for piece in phrase.split("…")) for phrase in phrases
+        tuple(_without_accents(piece.strip()).replace("_", " ") for piece in phrase.split("…"))
+        for phrase in phrases
     ]
     return PhraseGroup(reason, bounce_class, tuple(pieces), is_weak)

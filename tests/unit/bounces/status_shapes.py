@@ -227,7 +227,7 @@ STATUS_SHAPES = [
         BOUNCED,
         OURS,
         BounceReason.BLOCKED,
-        status="5.1.1",
+        status="5.7.1",
     ),
     Shape(
         "Sendmail, five days in the queue",

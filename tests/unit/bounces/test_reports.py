@@ -12,10 +12,11 @@ from postroom.domain.feedback import BounceClass
 from postroom.domain.outcome import WORDS_CHARS_MAX
 from postroom.feedback.report import Report, read_report
 from tests.unit.bounces.mail_shapes import Shape
+from tests.unit.bounces.server_shapes import SERVER_SHAPES
 from tests.unit.bounces.status_shapes import STATUS_SHAPES
 from tests.unit.bounces.text_shapes import TEXT_SHAPES
 
-SHAPES = STATUS_SHAPES + TEXT_SHAPES
+SHAPES = STATUS_SHAPES + TEXT_SHAPES + SERVER_SHAPES
 CPU_S_MAX = 20  # for ten megabytes of anything, on a slow machine; usually below one
 
 
