@@ -43,6 +43,12 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         "animation",
     ),
     "JPEG with many scans": (lambda: samples.jpeg_with_scans(SCANS_MAX + 1), "unusual"),
+    "JPEG with many empty scans": (
+        lambda: samples.jpeg_with_empty_scans(SCANS_MAX + 1),
+        "unusual",
+    ),
+    "GIF that grows": (lambda: samples.gif_that_grows(1000, 1000), "damaged"),
+    "PNG of a single column": (lambda: samples.png_with_dimensions(1, 70_000), "too many pixels"),
     "half a JPEG": (lambda: encoded(samples.photo(400, 300), "JPEG")[:8000], "damaged"),
     "half a PNG": (lambda: encoded(samples.photo(400, 300), "PNG")[:8000], "damaged"),
     "half a GIF": (lambda: encoded(samples.photo(400, 300), "GIF")[:8000], "damaged"),
@@ -71,10 +77,12 @@ CLEANED: dict[str, Callable[[], bytes]] = {
     "PNG with texts": samples.png_with_texts,
     "JPEG and a web page": samples.with_page,
     "JPEG and an archive": samples.with_archive,
+    "JPEG and a film": samples.jpeg_with_film,
     "GIF and a script": samples.gif_with_script,
     "animated GIF and a web page": lambda: samples.animation(3) + samples.SCRIPT,
 }
 TRACES = (b"script", b"alert", b"Secret", b"GPS", b"Exif", b"PK\x03\x04", b"ICC", b"iCCP", b"xmp")
+TRACES += (b"ftyp",)
 
 
 @pytest.mark.parametrize("name", CLEANED)
