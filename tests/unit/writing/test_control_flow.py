@@ -121,6 +121,35 @@ def test_tags_stay_in_the_text_part_also_from_tables() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "html",
+    [
+        "{% if vip %}<p>Code</p>{% else %}<p>Hello</p>{% endif %}",
+        "<!doctype html>{% if vip %}<p>Code</p>{% else %}<p>Hello</p>{% endif %}",
+        "<title>x</title>{% if vip %}<p>Code</p>{% else %}Hello{% endif %}",
+        "<html><head>{% if vip %}</head><body>Code{% else %}Hello{% endif %}</body></html>",
+        "<p>{% if vip %}Code{% else %}Hello</p></body>{% endif %}</html>",
+        "<ul>{% if vip %}<li>Code</li>{% else %}<li>Hello</li>{% endif %}</ul>",
+        "<table><tr>{% if vip %}<td>Code</td>{% else %}<td>Hello</td>{% endif %}</tr></table>",
+        "<pre>{% if vip %}Code{% else %}Hello{% endif %}</pre>",
+        "<div>" * 120 + "{% if vip %}Code{% else %}Hello{% endif %}" + "</div>" * 120,
+    ],
+)
+def test_the_text_part_shows_nobody_what_the_html_does_not_show_them(html: str) -> None:
+    compiled = compile_mail(MailParts(sender=SENDER, subject="x", html=html))
+    for vip, seen, unseen in (("1", "Code", "Hello"), ("", "Hello", "Code")):
+        text = fill(compiled.text, compiled.regions.with_values({"vip": vip}))
+        assert seen in text
+        assert unseen not in text
+
+
+def test_a_loop_over_items_stays_one_in_the_text_part() -> None:
+    html = "<ul>{% for one in all | split %}<li>{{ one }}</li>{% endfor %}</ul>"
+    compiled = compile_mail(MailParts(sender=SENDER, subject="x", html=html))
+    text = fill(compiled.text, compiled.regions.with_values({"all": "a,b"}))
+    assert [line for line in text.split("\r\n") if line] == ["* a", "* b"]
+
+
 def test_a_subject_has_no_conditions() -> None:
     with pytest.raises(BadTemplate, match="subject"):
         compile_mail(MailParts(sender=SENDER, subject="{% if a %}x{% endif %}", text="x"))
