@@ -29,6 +29,9 @@ WHOLE_PIXELS_MAX = 20_000_000  # where all pixels must be in memory, some of the
 SIDE_PIXELS_MAX = 65_500  # of a JPEG; each row costs memory, however short it is
 FRAMES_MAX = 150  # of an animation
 ANIMATION_PIXELS_MAX = 60_000_000  # all frames together: 150 of 600 × 600
+# Choosing the best 256 colours among so many takes a second per million pixels or two.
+COLOURS_MANY = 30_000
+BEST_COLOURS_PIXELS_MAX = 6_000_000  # of such frames in an animation; longer ones take a fast way
 SCANS_MAX = 60  # of a JPEG; cameras and programs write about ten
 FILE_BYTES_MAX = 5 * 1024 * 1024  # of a file that is served; a check warns long before
 JPEG_QUALITY = 84
@@ -256,6 +259,8 @@ def _encode_animation(image: Image.Image) -> EncodedPicture:
         lasts_ms.append(frame_ms)
     if len(frames) == 1:
         return _encode_still(frames[0])
+    has_alpha = frames[0].mode == "RGBA"
+    frames = _with_few_colours(frames)
     target = io.BytesIO()
     frames[0].save(
         target,
@@ -263,11 +268,21 @@ def _encode_animation(image: Image.Image) -> EncodedPicture:
         save_all=True,
         append_images=frames[1:],
         duration=lasts_ms,
-        disposal=2 if frames[0].mode == "RGBA" else 1,
+        disposal=2 if has_alpha else 1,
         **({"loop": loop} if isinstance(loop, int) else {}),
     )
     file = PictureContent(*frames[0].size, target.getvalue())
     return EncodedPicture(PictureKind.GIF, [file], is_animated=True)
+
+
+def _with_few_colours(frames: list[Image.Image]) -> list[Image.Image]:
+    """The frames with the colours of a GIF, if the encoder would take long to choose them."""
+    colourful = [
+        frame for frame in frames if frame.mode == "RGB" and frame.getcolors(COLOURS_MANY) is None
+    ]
+    if sum(frame.width * frame.height for frame in colourful) <= BEST_COLOURS_PIXELS_MAX:
+        return frames
+    return [frame.quantize(256, method=Image.Quantize.FASTOCTREE) for frame in frames]
 
 
 def _frames(image: Image.Image) -> Iterator[tuple[Image.Image, int]]:
