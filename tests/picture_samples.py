@@ -112,6 +112,13 @@ def gif_with_frames(frames: int, width: int = 1, height: int = 1) -> bytes:
     return head + frame * frames + b";"
 
 
+def gif_that_grows(width: int, height: int) -> bytes:
+    """A GIF of 10 × 10 pixels whose second frame is larger."""
+    small = encoded(Image.new("P", (10, 10)), "GIF")
+    large = encoded(Image.new("P", (width, height)), "GIF")
+    return small[:-1] + large[large.index(b"\x2c", 13) : -1] + b";"
+
+
 def webp_with_dimensions() -> bytes:
     """The header of a WebP file of 16383 × 16383 pixels, and no more."""
     signature = b"\x2f" + struct.pack("<I", 16382 | 16382 << 14) + bytes(8)
@@ -124,6 +131,18 @@ def jpeg_with_scans(scans: int) -> bytes:
     whole = jpeg(64, 64, progressive=True)
     last = whole.rindex(b"\xff\xda")
     return whole[:last] + whole[last:-2] * scans + whole[-2:]
+
+
+def jpeg_with_empty_scans(scans: int) -> bytes:
+    """A JPEG that is not progressive, and has one empty scan after another."""
+    whole = jpeg(64, 64)
+    scan = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00"
+    return whole[: whole.index(b"\xff\xda")] + scan * scans + whole[-2:]
+
+
+def jpeg_with_film() -> bytes:
+    """A photo with a short film behind it, as phones make them: any bytes may be in it."""
+    return jpeg() + b"\0\0\0\x18ftypmp42" + b"\xff\xda\x00\x08" * 100
 
 
 def with_page() -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from PIL import Image, ImageCms
@@ -43,6 +44,12 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         "animation",
     ),
     "JPEG with many scans": (lambda: samples.jpeg_with_scans(SCANS_MAX + 1), "unusual"),
+    "JPEG with many empty scans": (
+        lambda: samples.jpeg_with_empty_scans(SCANS_MAX + 1),
+        "unusual",
+    ),
+    "GIF that grows": (lambda: samples.gif_that_grows(1000, 1000), "damaged"),
+    "PNG of a single column": (lambda: samples.png_with_dimensions(1, 70_000), "too many pixels"),
     "half a JPEG": (lambda: encoded(samples.photo(400, 300), "JPEG")[:8000], "damaged"),
     "half a PNG": (lambda: encoded(samples.photo(400, 300), "PNG")[:8000], "damaged"),
     "half a GIF": (lambda: encoded(samples.photo(400, 300), "GIF")[:8000], "damaged"),
@@ -72,10 +79,14 @@ CLEANED: dict[str, Callable[[], bytes]] = {
     "PNG with texts": samples.png_with_texts,
     "JPEG and a web page": samples.with_page,
     "JPEG and an archive": samples.with_archive,
+    "JPEG and a film": samples.jpeg_with_film,
     "GIF and a script": samples.gif_with_script,
     "animated GIF and a web page": lambda: samples.animation(3) + samples.SCRIPT,
 }
-TRACES = (b"script", b"alert", b"Secret", b"GPS", b"Exif", b"PK\x03\x04", b"ICC", b"iCCP", b"xmp")
+TRACES = (
+    *(b"script", b"alert", b"Secret", b"GPS", b"Exif", b"PK\x03\x04", b"ICC", b"iCCP", b"xmp"),
+    b"ftyp",
+)
 
 
 @pytest.mark.parametrize("name", CLEANED)
@@ -181,6 +192,28 @@ def test_an_animation_stays_one(kind: str) -> None:
     assert getattr(image, "n_frames", 1) == 5
     assert image.info["duration"] == 80
     assert image.info["loop"] == 0
+
+
+def test_the_colours_of_a_long_animation_are_chosen_in_a_fast_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Choosing the best ones for 150 frames would take a minute or two."""
+    frames = [samples.photo(400, 300).rotate(90 * number) for number in range(3)]
+    film = encoded(frames[0], "WEBP", save_all=True, append_images=frames[1:])
+    methods: list[object] = []
+    quantize = Image.Image.quantize
+
+    def watched(image: Image.Image, colors: int = 256, **more: Any) -> Image.Image:
+        methods.append(more.get("method"))
+        return quantize(image, colors, **more)
+
+    monkeypatch.setattr(Image.Image, "quantize", watched)
+    assert encode_picture(film).is_animated
+    assert methods == []
+    monkeypatch.setattr(picture_files, "BEST_COLOURS_PIXELS_MAX", 300_000)
+    made = encode_picture(film)
+    assert methods == [Image.Quantize.FASTOCTREE] * 3
+    assert getattr(opened(made.files[0].content), "n_frames", 1) == 3
 
 
 def test_a_picture_that_stays_too_heavy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

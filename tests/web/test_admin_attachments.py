@@ -13,6 +13,7 @@ import pytest_asyncio
 from postroom.domain.attachment import ATTACHED_BYTES_MAX, HEAVY_BYTES
 from postroom.domain.user import Role
 from postroom.records import attachments
+from postroom.storage.port import Unavailable
 from tests.web.drafts import GOOD, etag_of, fields_in, stored, written
 from tests.web.office import LIST
 from tests.web.people import join
@@ -81,6 +82,38 @@ async def test_saving_attaches_as_well_and_a_second_click_attaches_nothing_twice
         answer = await save(editor, f"{path}/write", PDF, **fields)
         assert answer.headers["location"] == path
     assert len((await stored(editor, path)).attachments) == 1
+
+
+async def test_two_editors_attach_and_remove_at_the_same_time(editor: Worker) -> None:
+    path = await with_files(editor, ("old.txt", b"old", ""))
+    [old] = (await stored(editor, path)).attachments
+    pages = [fields_in((await editor.get(f"{path}/write")).text) for _editor in range(3)]
+    one = await save(editor, f"{path}/write", PDF, **pages[0] | {"attach": "add"})
+    other = await save(editor, f"{path}/write", TXT, **pages[1] | {"attach": "add"})
+    assert [notice_in(one), notice_in(other)] == ["files-attached", "files-attached"]
+    names = [each.name for each in (await stored(editor, path)).attachments]
+    assert names == ["old.txt", PDF[0], TXT[0]]
+    removed = await save(editor, f"{path}/write", **pages[2] | {"remove": old.id})
+    assert notice_in(removed) == "file-removed"
+    assert len((await stored(editor, path)).attachments) == 2
+
+
+async def test_files_are_attached_at_the_second_try_after_storage_failed(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await written(editor)
+    fields = fields_in((await editor.get(f"{path}/write")).text)
+    with monkeypatch.context() as broken:
+        broken.setattr(attachments, "put", _unavailable)
+        answer = await save(editor, f"{path}/write", PDF, **fields)
+        assert answer.status_code == 503
+    again = fields_in(answer.text)
+    assert (await save(editor, f"{path}/write", PDF, **again)).status_code == 303
+    assert len((await stored(editor, path)).attachments) == 1
+
+
+async def _unavailable(*_args: object) -> None:
+    raise Unavailable("no answer")
 
 
 async def test_a_file_is_removed(editor: Worker) -> None:

@@ -228,6 +228,16 @@ async def test_what_people_wrote_is_parsed_beside_the_event_loop(
     assert all(name.startswith("parsing") for name in threads)
 
 
+async def test_conditions_that_are_too_much_for_somebody_are_named(editor: Worker) -> None:
+    loop = "<p>{% for i in topics | split %}{{ i }} {% endfor %}</p>"
+    await join(editor, "ada@contoso.edu", topics="history")
+    assert "loops" not in await checks(editor, body=loop * 10)
+    await join(editor, "bob@contoso.edu", topics=",".join("1" * 900))
+    assert "loops" not in await checks(editor, body="<p>{% if topics %}Hello{% endif %}</p>" * 10)
+    assert "sending is slow" in await checks(editor, body=loop)
+    assert "will be left out" in await checks(editor, body=loop * 10)
+
+
 async def test_a_line_is_shown_and_mended_on_the_page(editor: Worker) -> None:
     body = '<p>Hello</p>\n<img src="https://contoso.edu/a.png">'
     fields = {"list": LIST, "subject": "Hello", "kind": "html", "body": body, "text": ""}

@@ -7,17 +7,22 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 import pytest_asyncio
 
 from postroom.actions import manage_media
+from postroom.domain.errors import BadInput
+from postroom.domain.message import Status
 from postroom.domain.picture import UPLOADS_MAX, Picture
 from postroom.domain.user import Role
 from postroom.flow import compose
-from postroom.records import audit, media
-from postroom.storage.port import KeysAcross
+from postroom.flow.compose import Draft
+from postroom.records import audit, media, messages
+from postroom.storage.port import KeysAcross, Page
 from tests import picture_samples as samples
 from tests.acting import acting
 from tests.clock import MovableClock
@@ -252,6 +257,71 @@ async def test_a_picture_in_use_is_deleted_only_by_somebody_who_knows(editor: Wo
     assert (await editor.post(delete, etag=etag)).status_code == 303
     checks = (await editor.get(path)).text
     assert "no longer in the media library" in checks
+
+
+async def test_a_picture_is_guarded_by_messages_behind_many_drafts(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manage_media, "USES_MAX", 3)
+    picture = await added(editor)
+    storage = editor.office.storage
+    html = f'<img src="{{{{ site_url }}}}{picture.path}" alt="View">'
+    for number in range(4):
+        act = acting(storage, NOW + timedelta(minutes=number))
+        draft = Draft(list_name=LIST, subject=f"{number}", html=html)
+        made = await compose.compose(act, draft)
+        if number == 0:  # the oldest one, so the last to be looked into
+            await compose.give_time(act, made.ref, NOW + timedelta(days=1))
+    delete = f"{MEDIA}/{picture.id}/delete"
+    assert "Delete it all the same" in (await editor.get(delete)).text
+    etag = (await media.read(storage.tables, picture.id)).etag
+    assert (await editor.post(delete, etag=etag)).status_code == 409
+    assert (await editor.post(delete, etag=etag, anyway="yes")).status_code == 303
+
+
+async def test_a_picture_is_guarded_by_a_message_that_was_cancelled_half_way(
+    editor: Worker,
+) -> None:
+    picture = await added(editor)
+    storage = editor.office.storage
+    html = f'<img src="{{{{ site_url }}}}{picture.path}" alt="View">'
+    draft = Draft(list_name=LIST, subject="x", html=html)
+    made = await compose.compose(acting(storage, NOW), draft)
+    found, etag = await messages.read_with_etag(storage.tables, made.ref)
+    cancelled = msgspec.structs.replace(found, status=Status.CANCELLED)
+    await messages.replace(storage.tables, cancelled, etag)
+    etag = (await media.read(storage.tables, picture.id)).etag
+    delete = f"{MEDIA}/{picture.id}/delete"
+    assert (await editor.post(delete, etag=etag)).status_code == 409
+
+
+async def test_a_full_library_takes_no_more(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is full when one of sixteen equal parts is, so only that part is counted."""
+    monkeypatch.setattr(media, "PICTURES_MAX", 32)
+    tables = editor.office.storage.tables
+    read = 0
+    scan = tables.scan
+
+    async def counting(*args: Any, **named: Any) -> Page:
+        nonlocal read
+        page = await scan(*args, **named)
+        read += len(page.rows)
+        return page
+
+    monkeypatch.setattr(tables, "scan", counting)
+    refused: list[str] = []
+    for number in range(100):
+        read = 0
+        try:
+            content = samples.png(20 + number, 20)
+            await manage_media.add(acting(editor.office.storage, NOW), content, "Ada")
+        except BadInput as error:
+            refused.append(str(error))
+        assert read <= 2
+    assert 100 - 32 <= len(refused) < 90  # a part may be full before the others
+    assert "holds about 32 pictures" in refused[0]
 
 
 # --- In the block editor ------------------------------------------------------------------------

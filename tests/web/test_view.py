@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import pytest
 import pytest_asyncio
 
 from postroom.domain.user import Role
-from tests.web.drafts import written
+from postroom.parsing import in_thread
+from postroom.records import lists
+from postroom.web.public import view
+from tests.web.drafts import fields_in, written
+from tests.web.office import LIST
 from tests.web.signed_in import Worker, at_work
 
 
@@ -60,3 +68,36 @@ async def test_a_text_message_is_shown_as_text(editor: Worker) -> None:
     answer = await editor.office.browser.get(link)
     assert answer.headers["content-type"].startswith("text/plain")
     assert "Hello , <b>" in answer.text
+
+
+async def test_many_readers_take_no_turn_from_those_who_write(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page is made once, and one at a time, in the thread that saves and previews use as well."""
+    links = []
+    for number in range(3):
+        path = await written(editor, body=f"<p>Words {number}</p>")
+        links.append(editor.office.site.view_path(path.rpartition("/")[2]))
+    making: list[int] = []
+    waiting = 0
+
+    async def watched(work: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        nonlocal waiting
+        waiting += 1
+        making.append(waiting)
+        made = await in_thread(work, *args, **named)
+        waiting -= 1
+        return made
+
+    monkeypatch.setattr(view, "in_thread", watched)
+    browser = editor.office.browser
+    answers = await asyncio.gather(*(browser.get(link) for link in links * 10))
+    assert [answer.status_code for answer in answers] == [200] * 30
+    assert making == [1] * 3
+    fields = fields_in((await editor.get(f"{path}/write")).text, body="<p>Other words</p>")
+    assert (await editor.post(f"{path}/write", **fields)).status_code == 303
+    assert "Other words" in (await browser.get(links[-1])).text
+    found, etag = await lists.read_with_etag(editor.office.storage.tables, LIST)
+    named = msgspec.structs.replace(found, description="Renamed")
+    await lists.replace(editor.office.storage.tables, named, etag)
+    assert "Renamed" in (await browser.get(links[-1])).text

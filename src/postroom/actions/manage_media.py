@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from postroom.writing.picture_files import EncodedPicture
 
 USES_MAX = 50  # messages that are read to show where a picture is used; a page shows fewer
-_UNSENT = frozenset({Status.DRAFT, Status.CANCELLED})
 
 
 class PictureUses(msgspec.Struct, frozen=True):
@@ -53,8 +52,13 @@ class PictureUses(msgspec.Struct, frozen=True):
 
     @property
     def guarding(self) -> list[Message]:
-        """The messages whose recipients see the picture, or will."""
-        return [each for each in self.messages if each.status not in _UNSENT]
+        """The messages whose recipients see the picture, or will; a cancelled one went to some."""
+        return [each for each in self.messages if each.status is not Status.DRAFT]
+
+    @property
+    def is_guarded(self) -> bool:
+        """Also if messages that were not looked into may use it."""
+        return bool(self.guarding) or self.has_more
 
 
 def picture_data(picture: Picture, site_url: str = "") -> dict[str, Any]:
@@ -85,7 +89,7 @@ async def add(act: Act, content: bytes, name: str, alt: str = "") -> Picture:
     there = await media.find_same(act.tables, digest)
     if there:
         return there
-    await media.check_room(act.tables)
+    await media.check_room(act.tables, digest)
     encoded = await in_picture_thread(_encode, content)
     picture = _picture(act, encoded, digest, clean_name(name), alt)
     try:
@@ -146,7 +150,7 @@ async def delete(act: Act, picture_id: str, etag: str, *, is_forced: bool = Fals
     if found.etag != etag:
         raise Conflict(f"picture {picture_id} has changed")
     uses = await uses_of(act.storage, picture_id)
-    if uses.guarding and not is_forced:
+    if uses.is_guarded and not is_forced:
         raise WrongState(
             _(
                 "Messages that are scheduled or sent use this picture. Their recipients would "

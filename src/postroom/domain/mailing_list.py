@@ -10,7 +10,7 @@ import msgspec
 
 from postroom.domain.address import parse_mailbox
 from postroom.domain.errors import BadInput, NotFound
-from postroom.domain.texts import _
+from postroom.domain.texts import _, is_one_line
 
 NAME_CHARS_MAX = 50  # part of keys and of List-Id, where a DNS label has at most 63
 DESCRIPTION_CHARS_MAX = 200
@@ -84,7 +84,7 @@ def check_description(text: str) -> str:
         raise BadInput(
             _("The description is longer than {limit} characters.", limit=DESCRIPTION_CHARS_MAX)
         )
-    if not text.isprintable():
+    if not is_one_line(text):
         raise BadInput(_("The description must be one line without control characters."))
     return text
 
@@ -103,7 +103,7 @@ def check_sender(text: str) -> str:
 
 def check_postal_address(text: str) -> str:
     text = text.strip()
-    if len(text) > POSTAL_ADDRESS_CHARS_MAX or not text.isprintable():
+    if len(text) > POSTAL_ADDRESS_CHARS_MAX or not is_one_line(text):
         raise BadInput(
             _(
                 "The postal address must be one line of at most {limit} characters.",

@@ -13,7 +13,7 @@ import msgspec
 
 from postroom.domain.attachment import Attachment
 from postroom.domain.errors import BadInput, WrongState
-from postroom.domain.texts import _, clipped, pgettext
+from postroom.domain.texts import _, clipped, is_one_line, pgettext
 
 _TICKS_EPOCH = datetime(1, 1, 1)  # noqa: DTZ001 - the .NET epoch, compared without a zone
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3}")
@@ -212,7 +212,7 @@ def check_subject(subject: str) -> str:
         raise BadInput(_("The subject is empty. Enter what the message is about."))
     if len(subject) > SUBJECT_CHARS_MAX:
         raise BadInput(_("The subject is longer than {limit} characters.", limit=SUBJECT_CHARS_MAX))
-    if not subject.isprintable():
+    if not is_one_line(subject):
         raise BadInput(_("The subject must be one line without control characters."))
     return subject
 

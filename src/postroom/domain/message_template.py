@@ -14,7 +14,7 @@ import msgspec
 
 from postroom.domain.block import BLOCKS_MAX, Block, BlockDocument, ColumnsBlock, all_blocks
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _
+from postroom.domain.texts import _, is_one_line
 
 TITLE_CHARS_MAX = 80
 TEMPLATES_MAX = 200  # in one installation, snippets included: a page shows them all
@@ -48,7 +48,7 @@ def check_template_title(text: str) -> str:
     text = " ".join(text.split())
     if not text:
         raise BadInput(_("The title is empty. Enter what people will see in the list."))
-    if len(text) > TITLE_CHARS_MAX or not text.isprintable():
+    if len(text) > TITLE_CHARS_MAX or not is_one_line(text):
         raise BadInput(
             _("The title must be one line of at most {limit} characters.", limit=TITLE_CHARS_MAX)
         )

@@ -15,7 +15,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _
+from postroom.domain.texts import _, is_one_line
 
 PICTURES_MAX = 5000  # in one installation
 NAME_CHARS_MAX = 120
@@ -125,7 +125,7 @@ def ids_in(texts: Iterable[str | None]) -> set[str]:
 def check_alt(text: str) -> str:
     """One line; it may be empty, which a check reports before a message is sent."""
     text = " ".join(text.split())
-    if len(text) > ALT_CHARS_MAX or not text.isprintable():
+    if len(text) > ALT_CHARS_MAX or not is_one_line(text):
         raise BadInput(
             _("The alt text must be one line of at most {limit} characters.", limit=ALT_CHARS_MAX)
         )

@@ -12,7 +12,7 @@ import msgspec
 from postroom.domain.confirmation import ConfirmationAttempts
 from postroom.domain.consent import ConsentSource
 from postroom.domain.errors import AlreadyThere, BadInput
-from postroom.domain.texts import _, pgettext
+from postroom.domain.texts import _, is_one_line, pgettext
 
 ATTRIBUTES_MAX = 30  # of a subscriber, so that a delivery row stays small
 ATTRIBUTE_CHARS_MAX = 500  # of a value, so that a merged line has at most the 998 octets of SMTP
@@ -156,7 +156,7 @@ def clean_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
             raise BadInput(
                 _("{name} is longer than {limit} characters.", name=name, limit=ATTRIBUTE_CHARS_MAX)
             )
-        if not value.isprintable():
+        if not is_one_line(value):
             raise BadInput(_("{name} contains a line break or a control character.", name=name))
     if len(msgspec.json.encode(kept).decode()) > ATTRIBUTES_CHARS_MAX:
         raise BadInput(

@@ -9,6 +9,7 @@ a terminal or in storage, unless `speaking` says otherwise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,10 @@ class Language(NamedTuple):
     catalogue: NullTranslations
 
 
+# Control characters, line ends, changes of direction, and what no text may contain.
+_NOT_IN_A_LINE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
 ENGLISH = Language("en", NullTranslations())
 _spoken: ContextVar[Language] = ContextVar("spoken", default=ENGLISH)
 
@@ -109,6 +114,15 @@ def ngettext(one: str, many: str, count: int, /, **values: object) -> Text:
 def pgettext(context: str, message: str, /, **values: object) -> Text:
     """A text that other languages translate differently by context."""
     return Text(message, values, context=context)
+
+
+def is_one_line(text: str) -> bool:
+    """Whether it can be one line of a page or a header.
+
+    Unlike `str.isprintable`, it allows no-break spaces and the invisible joiners within Persian
+    words and emoji, but nothing that ends the line or turns its direction.
+    """
+    return not _NOT_IN_A_LINE.search(text)
 
 
 def clipped(text: str, chars_max: int) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import Text, _, clipped
+from postroom.domain.texts import Text, _, clipped, is_one_line
 
 URL_CHARS_MAX = 2000
 FOOTER_CHARS_MAX = 2000
@@ -115,7 +115,7 @@ def _check_pixels(value: int, allowed: tuple[int, int]) -> None:
 
 
 def _check_logo_alt(alt: str) -> None:
-    if len(alt) > LINE_CHARS_MAX or not alt.isprintable():
+    if len(alt) > LINE_CHARS_MAX or not is_one_line(alt):
         raise BadInput(_("The alt text of the logo must be one short line."))
 
 

@@ -30,7 +30,6 @@ from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import _
 from postroom.domain.token import sign
 from postroom.mail.attachments import EncodedAttachments, encode_attachments
-from postroom.mail.control_flow import with_regions
 from postroom.mail.finishing import MessageFields, finished_bodies
 from postroom.mail.mime import (
     CompiledMail,
@@ -130,7 +129,7 @@ class RenderedMail(msgspec.Struct, frozen=True, gc=False):
     def merge_values(self) -> Mapping[str, str]:
         unsubscribe_url = self.unsubscribe_url or ""
         values = {**self.values, "email": self.recipient, "unsubscribe_url": unsubscribe_url}
-        return with_regions(self.compiled.regions, values)
+        return self.compiled.regions.with_values(values)
 
     @property
     def own_headers(self) -> list[tuple[str, str]]:
@@ -214,7 +213,7 @@ class Renderer:
             raise BadInput(
                 _("Message {ref} cannot be compiled: {why}", ref=message.ref, why=error)
             ) from error
-        for region in compiled.regions:
+        for region in compiled.regions.each:
             region.note_left_out = partial(_note_left_out, message.ref)
         sender = compiled.parts.sender.address
         return CompiledMessage(message, compiled, sender, self.site, self._clock)

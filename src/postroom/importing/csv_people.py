@@ -26,7 +26,7 @@ from postroom.domain.csv_rows import (
 )
 from postroom.domain.errors import BadInput
 from postroom.domain.subscriber import InactiveReason, clean_attributes
-from postroom.domain.texts import _
+from postroom.domain.texts import _, is_one_line
 
 # Names that other programs give the column; ours comes first.
 EMAIL_NAMES = (EMAIL, "e_mail", "mail", "email_address", "e_mail_address", "emailaddress")
@@ -117,7 +117,7 @@ class People:
             values = {name: clean(_cell(cells, at)) for at, name in columns.attributes}
             attributes = clean_attributes(
                 {
-                    name: value if value.isprintable() else _WHITE.sub(" ", value)
+                    name: value if is_one_line(value) else _WHITE.sub(" ", value)
                     for name, value in values.items()
                 }
             )

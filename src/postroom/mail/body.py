@@ -51,10 +51,10 @@ def text_from_html(template: str) -> str:
     """Make a plain text template from an HTML template; BadTemplate as for `check_shape`."""
     marked, fields = _mark_fields(template)
     check_shape(marked)
-    body = LexborHTMLParser(marked).body
+    root = LexborHTMLParser(marked).root
     page = _PlainTextPage()
-    if body is not None:
-        _write_children(body, page, 0)
+    if root is not None and root.parent is not None:
+        _write_document(root.parent, page)
     return _unmark(page.text(), fields)
 
 
@@ -134,9 +134,20 @@ def _wrapped(text: str, width: int) -> list[str]:
     return lines
 
 
+def _write_document(node: LexborNode, page: _PlainTextPage) -> None:
+    """Write the body, and the control tags around it, where a parser puts those at both ends."""
+    for child in node.iter(include_text=True):
+        if child.is_comment_node:
+            page.write(_mark_in(child))
+        elif child.tag in ("html", "head"):
+            _write_document(child, page)
+        elif child.tag == "body":
+            _write_children(child, page, 0)
+
+
 def _write_children(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     if depth > DEPTH_MAX:
-        page.write(_squeezed(node.text()))
+        page.write(_squeezed(_text_of(node)))
         return
     for child in node.iter(include_text=True):
         if child.is_text_node:
@@ -157,7 +168,7 @@ def _write_element(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
             _write_link(node, page, depth)
         case "hr" | "pre":
             page.end_block(1)
-            page.add_lines([RULE] if node.tag == "hr" else node.text().strip("\n").split("\n"))
+            page.add_lines([RULE] if node.tag == "hr" else _text_of(node).strip("\n").split("\n"))
             page.end_block(1)
         case "h1" | "h2":
             page.end_block(1)
@@ -215,7 +226,9 @@ def _write_list(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     start = node.attributes.get("start") or "1"
     number = int(start) if start.isdecimal() and len(start) < 6 else 1
     page.end_block(gap)
-    for item in node.iter():
+    for item in node.iter(include_text=True):
+        if item.is_comment_node:
+            _write_tag(item, page)
         if item.tag != "li" or _is_hidden(item):
             continue
         marker = f"{number}. " if node.tag == "ol" else "* "
@@ -229,9 +242,13 @@ def _write_row(node: LexborNode, page: _PlainTextPage, depth: int) -> None:
     """Write a row of plain cells on one line, and the cells of a layout one after the other."""
     page.end_block()
     cells = [cell for cell in node.iter() if cell.tag in _CELLS and not _is_hidden(cell)]
-    if any(cell.css_first(_ANY_BLOCK) is not None for cell in cells):
-        for cell in cells:
-            _write_block(cell, page, depth + 1)
+    has_tags = any(each.is_comment_node and _mark_in(each) for each in node.iter(include_text=True))
+    if has_tags or any(cell.css_first(_ANY_BLOCK) is not None for cell in cells):
+        for each in node.iter(include_text=True):
+            if each.is_comment_node:
+                _write_tag(each, page)
+            elif each.tag in _CELLS and not _is_hidden(each):
+                _write_block(each, page, depth + 1)
         return
     texts: list[str] = []
     for cell in cells:
@@ -268,6 +285,22 @@ def _squeezed(text: str) -> str:
     before = " " if text[0].isspace() else ""
     after = " " if words and text[-1].isspace() else ""
     return before + words + after
+
+
+def _write_tag(comment: LexborNode, page: _PlainTextPage) -> None:
+    """Write a control tag between items or cells, on a line of its own."""
+    if mark := _mark_in(comment):
+        page.end_block()
+        page.add_lines([mark])
+
+
+def _text_of(node: LexborNode) -> str:
+    """All text in it as it stands, with the marks of control tags."""
+    return "".join(
+        _mark_in(each) if each.is_comment_node else each.text_content or ""
+        for each in node.traverse(include_text=True)
+        if each.is_comment_node or each.is_text_node
+    )
 
 
 def _mark_in(comment: LexborNode) -> str:

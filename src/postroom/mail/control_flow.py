@@ -8,7 +8,7 @@ the compiled body, whose value is computed for each recipient; everything around
 ever, so a message pays only for the regions it has. A tag may stand only between HTML tags. So each
 branch begins and ends in text, and the escaping of a field is the same whichever branch is taken.
 
-minijinja runs the regions with a limit on instructions (fuel). Literals are not part of what it
+minijinja runs the regions with a limit on instructions, the steps. Literals are not part of what it
 runs, only their numbers, and expressions are restricted to comparisons and a few filters: nothing
 in a template can grow beyond what it is given, call a method or read a file.
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 REGIONS_MAX = 100  # in one body
 DEPTH_MAX = 8
 TAG_CHARS_MAX = 300
-FUEL = 20_000  # instructions for one region and recipient: a loop of a thousand short rounds
+# Of all regions of an email: a loop of a thousand short rounds, some 20 ms at worst.
+STEPS_MAX = 20_000
+STEPS_MANY = 5000  # a check advises against more: conditions alone hardly take a hundred
 OUTPUT_CHARS_MAX = 256 * 1024  # of all regions for one recipient; one that writes more is left out
 SPLIT_CHARS_MAX = 256 * 1024  # that they split; costs far more than the instructions around it
 _ANY_TAG = re.compile(rf"\{{%-?\s*[a-z]\w*\b.{{0,{TAG_CHARS_MAX}}}?%\}}", re.DOTALL)
@@ -59,6 +61,8 @@ _FOR = re.compile(r"\s*([^\W\d]\w*)\s+in\s+(.+)", re.DOTALL)
 # Around what minijinja runs, and around numbers: control characters, which no expression contains.
 _OPEN, _CLOSE = "\x01", "\x02"
 _NUMBER = re.compile("\x03([0-9]+)\x04")
+_BETWEEN = "\x05"  # the output of two regions
+_TOGETHER = "all"  # the name of the program with all regions
 
 
 def split_tags(template: str) -> list[str]:
@@ -79,8 +83,8 @@ def has_tags(template: str) -> bool:
     return len(split_tags(template)) > 1
 
 
-class _TooLarge(Exception):
-    """The regions have written or split more than they may for one recipient."""
+class _TooMuch(Exception):
+    """The regions have run, written or split more than they may for one recipient."""
 
 
 @dataclasses.dataclass
@@ -93,12 +97,12 @@ class RegionBudget:
     def write(self, text: str) -> None:
         self.output_chars -= len(text)
         if self.output_chars < 0:
-            raise _TooLarge
+            raise _TooMuch
 
     def split(self, text: str) -> None:
         self.split_chars -= len(text)
         if self.split_chars < 0:
-            raise _TooLarge
+            raise _TooMuch
 
 
 class Region:
@@ -111,16 +115,15 @@ class Region:
         self.open: list[str] = []  # the tags that are still open
         self.loop_names: list[str] = []
         self.note_left_out: Callable[[], None] | None = None  # called the first time, and not again
-        self._program: list[str] = []
-        self._budget = RegionBudget()  # of the recipient for whom it runs
-        self._environment: minijinja.Environment | None = None
+        self.program = ""  # complete when it is finished
+        self._pieces_of_program: list[str] = []
 
     def add(self, segment: Segment) -> None:
         if isinstance(segment, Field) and self._is_of_loop(segment.name):
             code = f"{segment.name}|{_filter_name(segment.context)}"
-            self._program.append(f"{_OPEN}={code}={_CLOSE}")
+            self._pieces_of_program.append(f"{_OPEN}={code}={_CLOSE}")
             return
-        self._program.append(f"\x03{len(self.pieces)}\x04")
+        self._pieces_of_program.append(f"\x03{len(self.pieces)}\x04")
         self.pieces.append(segment)
 
     def _is_of_loop(self, name: str) -> bool:
@@ -156,7 +159,7 @@ class Region:
                 )
 
     def _add_code(self, code: str) -> None:
-        self._program.append(f"{_OPEN}%{code}%{_CLOSE}")
+        self._pieces_of_program.append(f"{_OPEN}%{code}%{_CLOSE}")
 
     def _check_open(self, word: str) -> None:
         inner = self.open[-1] if self.open else ""
@@ -216,47 +219,16 @@ class Region:
             )
 
     def finish(self) -> None:
-        """Compile the program; BadTemplate if minijinja does not understand it."""
+        """Check the program; BadTemplate if minijinja does not understand it."""
         import minijinja
 
-        environment = minijinja.Environment(
-            block_start_string=_OPEN + "%",
-            block_end_string="%" + _CLOSE,
-            variable_start_string=_OPEN + "=",
-            variable_end_string="=" + _CLOSE,
-            comment_start_string=_OPEN + "#",
-            comment_end_string="#" + _CLOSE,
-            keep_trailing_newline=True,
-            fuel=FUEL,
-        )
-        for context in EscapeContext:
-            environment.add_filter(_filter_name(context), partial(self._escaped, context))
-        environment.add_filter("split", self._split)
-        environment.add_filter("int", _whole_number)
+        self.program = "".join(self._pieces_of_program)
         try:
-            environment.add_template("region", "".join(self._program))
+            _environment().add_template("region", self.program)
         except minijinja.TemplateError as error:
             raise BadTemplate(_("It cannot be understood ({why}).", why=error.message)) from None
-        self._environment = environment
 
-    def rendered(self, values: Mapping[str, str], budget: RegionBudget) -> tuple[str, RegionBudget]:
-        """What this recipient gets, and the rest of the budget.
-
-        Nothing if it takes too long or becomes too large.
-        """
-        import minijinja
-
-        assert self._environment is not None
-        given = {name: values.get(name, "")[:VALUE_CHARS_MAX] for name in self.names}
-        self._budget = dataclasses.replace(budget)  # a region that is left out uses nothing up
-        try:
-            chosen = self._environment.render_template("region", **given)
-            text = self._with_pieces(chosen, values)
-        except (minijinja.TemplateError, _TooLarge):
-            return self._left_out(), budget
-        return text, self._budget
-
-    def _with_pieces(self, chosen: str, values: Mapping[str, str]) -> str:
+    def text(self, chosen: str, values: Mapping[str, str], budget: RegionBudget) -> str:
         """The output of the program, with literals and fields in place of their numbers."""
         pieces = _NUMBER.split(chosen)
         for at in range(1, len(pieces), 2):
@@ -264,8 +236,94 @@ class Region:
             pieces[at] = (
                 piece if isinstance(piece, str) else escape(value_of(piece, values), piece.context)
             )
-            self._budget.write(pieces[at])
+            budget.write(pieces[at])
         return "".join(pieces)
+
+    def left_out(self) -> str:
+        """Nothing, for a recipient with whose values the region is too long or too large."""
+        note, self.note_left_out = self.note_left_out, None
+        if note:
+            note()
+        return ""
+
+
+class Regions:
+    """All regions of an email, which share what they may run, write and split for a recipient.
+
+    They run together, as one program. If that is too much, each runs alone with an equal share of
+    the steps, and those that take or write more are left out. So no email takes more than twice
+    STEPS_MAX steps, however many regions it has.
+    """
+
+    def __init__(self, regions: Sequence[Region] = ()) -> None:
+        self.each = tuple(regions)
+        self._names = frozenset(name for region in self.each for name in region.names)
+        self._budget = RegionBudget()  # of the recipient for whom they run
+        if self.each:
+            self._environment = self._compiled()
+
+    def __bool__(self) -> bool:
+        return bool(self.each)
+
+    def _compiled(self) -> minijinja.Environment:
+        environment = _environment()
+        for context in EscapeContext:
+            environment.add_filter(_filter_name(context), partial(self._escaped, context))
+        environment.add_filter("split", self._split)
+        environment.add_filter("int", _whole_number)
+        programs = [region.program for region in self.each]
+        environment.add_template(_TOGETHER, _BETWEEN.join(programs))
+        for number, program in enumerate(programs):
+            environment.add_template(str(number), program)
+        return environment
+
+    def with_values(self, values: Mapping[str, str]) -> Mapping[str, str]:
+        """The values of a recipient and what each region becomes with them."""
+        if not self.each:
+            return values
+        try:
+            texts = self._run_together(values, STEPS_MAX)
+        except _TooMuch:
+            texts = self._run_alone(values)
+        names = (region.field.name for region in self.each)
+        return {**values, **dict(zip(names, texts, strict=True))}
+
+    def takes_over(self, steps: int, values: Mapping[str, str]) -> bool:
+        """Whether an email with these values takes more steps than this, or writes too much."""
+        try:
+            self._run_together(values, steps) if self.each else []
+        except _TooMuch:
+            return True
+        return False
+
+    def _run_together(self, values: Mapping[str, str], steps: int) -> list[str]:
+        self._budget = RegionBudget()
+        chosen = self._run(_TOGETHER, values, steps).split(_BETWEEN)
+        pairs = zip(self.each, chosen, strict=True)
+        return [region.text(each, values, self._budget) for region, each in pairs]
+
+    def _run_alone(self, values: Mapping[str, str]) -> list[str]:
+        self._budget = RegionBudget()
+        texts: list[str] = []
+        for number, region in enumerate(self.each):
+            before = dataclasses.replace(self._budget)
+            try:
+                chosen = self._run(str(number), values, STEPS_MAX // len(self.each))
+                texts.append(region.text(chosen, values, self._budget))
+            except _TooMuch:
+                self._budget = before  # a region that is left out uses nothing up
+                texts.append(region.left_out())
+        return texts
+
+    def _run(self, program: str, values: Mapping[str, str], steps: int) -> str:
+        import minijinja
+
+        given = {name: values.get(name, "")[:VALUE_CHARS_MAX] for name in self._names}
+        self._environment.fuel = steps
+        try:
+            return self._environment.render_template(program, **given)
+        except minijinja.TemplateError:
+            raise _TooMuch from None
 
     def _escaped(self, context: EscapeContext, value: object) -> str:
         escaped = escape(str(value), context)
@@ -277,24 +335,6 @@ class Region:
         self._budget.split(text)
         parts = text.split(str(separator) or ",")
         return [part.strip() for part in parts if part.strip()]
-
-    def _left_out(self) -> str:
-        """Nothing, for a recipient with whose values the region is too long or too large."""
-        note, self.note_left_out = self.note_left_out, None
-        if note:
-            note()
-        return ""
-
-
-def with_regions(regions: list[Region], values: Mapping[str, str]) -> Mapping[str, str]:
-    """The values of a recipient and what each region becomes with them."""
-    if not regions:
-        return values
-    budget = RegionBudget()
-    rendered: dict[str, str] = {}
-    for region in regions:
-        rendered[region.field.name], budget = region.rendered(values, budget)
-    return {**values, **rendered}
 
 
 def compile_body(
@@ -392,6 +432,22 @@ class _BodyCompiler:
     def _mistake(self, text: str, why: BadTemplate) -> BadTemplate:
         sentence: Text = _("Line {line}: “{tag}”: {why}", line=self._line, tag=text, why=why)
         return BadTemplate(sentence)
+
+
+def _environment() -> minijinja.Environment:
+    import minijinja
+
+    return minijinja.Environment(
+        block_start_string=_OPEN + "%",
+        block_end_string="%" + _CLOSE,
+        variable_start_string=_OPEN + "=",
+        variable_end_string="=" + _CLOSE,
+        comment_start_string=_OPEN + "#",
+        comment_end_string="#" + _CLOSE,
+        keep_trailing_newline=True,
+        fuel=STEPS_MAX,
+        debug=False,
+    )
 
 
 def _filter_name(context: EscapeContext) -> str:

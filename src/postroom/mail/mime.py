@@ -23,7 +23,7 @@ from postroom.domain.texts import _
 from postroom.mail import control_flow, header, merge
 from postroom.mail.attachments import EncodedAttachments
 from postroom.mail.body import text_from_html
-from postroom.mail.control_flow import Region, with_regions
+from postroom.mail.control_flow import Region, Regions
 from postroom.mail.escape_context import EscapeContext
 from postroom.mail.header import LINE_OCTETS_MAX, BadHeader
 from postroom.mail.html_shape import check_shape
@@ -98,7 +98,7 @@ class CompiledMail:
         parts: MailParts,
         subject: list[Segment],
         bodies: tuple[_Body, ...],
-        regions: list[Region],
+        regions: Regions,
     ) -> None:
         self.parts = parts
         self.regions = regions  # conditions and loops, whose values are computed per recipient
@@ -136,13 +136,13 @@ class CompiledMail:
     def fields(self) -> frozenset[str]:
         """The names of all merge fields."""
         segments = [*self.subject, *(part for body in self._bodies for part in body.segments)]
-        segments += [part for region in self.regions for part in region.pieces]
+        segments += [part for region in self.regions.each for part in region.pieces]
         names = {
             part.name
             for part in segments
             if isinstance(part, Field) and part.context is not EscapeContext.READY
         }
-        return frozenset(names.union(*(region.names for region in self.regions)))
+        return frozenset(names.union(*(region.names for region in self.regions.each)))
 
     def splice(
         self,
@@ -163,7 +163,7 @@ class CompiledMail:
         """
         own = {EMAIL: recipient.typed, UNSUBSCRIBE_URL: unsubscribe_url or ""}
         if self.regions:
-            values = with_regions(self.regions, {**values, **own})
+            values = self.regions.with_values({**values, **own})
         head = _recipient_headers(recipient, message_id, date, unsubscribe_url, one_click)
         if not self._fixed_subject:
             head += _subject_line(self.subject, {**values, **own})
@@ -305,18 +305,18 @@ def _subject_line(subject: list[Segment], values: Mapping[str, str]) -> bytes:
     return header.unstructured("Subject", fill(subject, values)[:SUBJECT_CHARS_MAX])
 
 
-def _bodies(parts: MailParts) -> tuple[tuple[_Body, ...], list[Region]]:
+def _bodies(parts: MailParts) -> tuple[tuple[_Body, ...], Regions]:
     """Compile the texts of the email, plainest first (RFC 2046 5.1.4), and their conditions."""
     if parts.html is None:
         if parts.text is None:
             raise BadTemplate(_("The message has no body; write one."))
         text, regions = _compiled(parts.text, is_html=False)
-        return (_Body("plain", text),), regions
+        return (_Body("plain", text),), Regions(regions)
     check_shape(parts.html)
     rich, rich_regions = _compiled(parts.html, is_html=True)
     source = text_from_html(parts.html) if parts.text is None else parts.text
     text, regions = _compiled(source, is_html=False, first=len(rich_regions))
-    return (_Body("plain", text), _Body("html", rich)), [*rich_regions, *regions]
+    return (_Body("plain", text), _Body("html", rich)), Regions([*rich_regions, *regions])
 
 
 def _compiled(
@@ -336,7 +336,7 @@ def check_template(template: str, *, is_html: bool) -> None:
 def filled_with_defaults(template: str, *, is_html: bool) -> str:
     """A body as nobody in particular would get it: each field shows its default."""
     segments, regions = _compiled(template, is_html=is_html)
-    return fill(segments, with_regions(regions, {}))
+    return fill(segments, Regions(regions).with_values({}))
 
 
 def _canonical(template: str) -> str:

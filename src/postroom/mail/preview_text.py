@@ -6,7 +6,7 @@ import html as html_escape
 import re
 
 from postroom.domain.errors import BadInput
-from postroom.domain.texts import _
+from postroom.domain.texts import _, is_one_line
 
 PREVIEW_CHARS_MAX = 200
 # Skips comments and the head, where a "<body" would be text. Each alternative matches wherever it
@@ -30,7 +30,7 @@ def check_preview_text(text: str) -> str:
         raise BadInput(
             _("The preview text is longer than {limit} characters.", limit=PREVIEW_CHARS_MAX)
         )
-    if not text.isprintable():
+    if not is_one_line(text):
         raise BadInput(_("The preview text must be one line without control characters."))
     return text
 

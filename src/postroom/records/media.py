@@ -72,6 +72,7 @@ _FOLDER = "media/"
 _PICTURE, _DIGEST = "picture:", "digest:"
 _MESSAGE, _TEMPLATE = "message:", "template:"
 _PICTURES = KeysWithin(PARTITION, _PICTURE, "picture;")
+_PARTS = 16  # by the first hexadecimal digit of the digest
 _RANDOM_BYTES = 12
 _TIME_CHARS = 15
 
@@ -98,11 +99,21 @@ async def insert(tables: Tables, picture: Picture) -> None:
     await tables.batch(TABLE, PARTITION, changes)  # Commit point.
 
 
-async def check_room(tables: Tables) -> None:
-    rows, _has_more = await first_rows(tables, TABLE, _PICTURES, limit=PICTURES_MAX)
-    if len(rows) >= PICTURES_MAX:
+async def check_room(tables: Tables, digest: str) -> None:
+    """BadInput if the library is full, or at least the part to which this picture belongs.
+
+    Digests are evenly distributed, so one part in sixteen tells how many pictures there are.
+    """
+    start = f"{_DIGEST}{digest[0]}"
+    part = KeysWithin(PARTITION, start, f"{start}g")  # behind all hexadecimal digits
+    limit = PICTURES_MAX // _PARTS
+    rows, _has_more = await first_rows(tables, TABLE, part, limit=limit)
+    if len(rows) >= limit:
         raise BadInput(
-            _("The library already has {limit:,} pictures. Delete some.", limit=PICTURES_MAX)
+            _(
+                "The library is full: it holds about {limit:,} pictures. Delete some.",
+                limit=PICTURES_MAX,
+            )
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from email.utils import parseaddr
 
@@ -24,10 +24,11 @@ from postroom.domain.message import BodyKind, Message
 from postroom.domain.picture import ids_in
 from postroom.domain.texts import Text, _, clipped, ngettext
 from postroom.flow.render import NOBODYS_GUID, Site, message_parts
+from postroom.mail.control_flow import STEPS_MANY, STEPS_MAX, Regions
 from postroom.mail.finishing import MessageFields
 from postroom.mail.markdown import FormatMismatch, format_mismatch
 from postroom.mail.merge import Field, parse
-from postroom.mail.mime import compile_mail, format_date, message_id_end
+from postroom.mail.mime import CompiledMail, compile_mail, format_date, message_id_end
 from postroom.mail.pictures import UnseenReason, unseen_pictures, why_unseen
 from postroom.mail.spam.page import INLINE
 from postroom.mail.spam.signs import CheckedMail, spam_signs
@@ -70,6 +71,7 @@ class AudienceSample(msgspec.Struct, frozen=True):
     size: int
     having: dict[str, int]  # how many of them have an attribute that is not blank
     is_all: bool  # there is nobody else
+    longest: dict[str, str] = {}  # the attributes of the one with the longest texts
 
 
 class PreviewPerson(msgspec.Struct, frozen=True):
@@ -152,7 +154,12 @@ async def sample(tables: Tables, list_name: str) -> AudienceSample:
     having = Counter(
         name for one in people for name, value in one.attributes.items() if value.strip()
     )
-    return AudienceSample(len(people), dict(having), is_all=page.next is None)
+    longest = max((one.attributes for one in people), key=_chars, default={})
+    return AudienceSample(len(people), dict(having), page.next is None, longest)
+
+
+def _chars(attributes: Mapping[str, str]) -> int:
+    return sum(map(len, attributes.values()))
 
 
 def _run_checks(
@@ -169,7 +176,7 @@ def _run_checks(
     try:
         # Before the footer is added, so that a mistake quotes what the author wrote.
         without_default = _fields_without_default(written)
-        mail_view, fields = _render(written, person, site, now)
+        mail_view, compiled = _render(written, person, site, now)
         mail = CheckedMail(
             subject=written.message.subject,
             sender_domain=parse_mailbox(written.message.sender).address.domain,
@@ -186,7 +193,8 @@ def _run_checks(
         mail_view,
         [
             *_about_bodies(written, html_bytes),
-            *_about_fields(fields, people),
+            *_about_conditions(compiled.regions, people.longest, person.attributes or {}),
+            *_about_fields(compiled.fields, people),
             *_about_missing(without_default, people),
             *_about_attachments(written.message.attachments),
             *_about_library(written, pictures),
@@ -276,7 +284,7 @@ def _texts_of(document: LexborHTMLParser) -> Iterator[str]:
 
 def _render(
     written: WrittenMessage, person: PreviewPerson, site: Site, now: datetime
-) -> tuple[MailView, frozenset[str]]:
+) -> tuple[MailView, CompiledMail]:
     """The sample person has the field names as values, so that they are visible."""
     message = written.message
     parts = message_parts(message, written.mailing_list, written.html, written.text, site)
@@ -292,7 +300,7 @@ def _render(
         unsubscribe_url=site.unsubscribe_url(message.list_name, NOBODYS_GUID),
         eight_bit=True,
     )
-    return read_mail(spliced.source), compiled.fields
+    return read_mail(spliced.source), compiled
 
 
 def _about_bodies(written: WrittenMessage, html_bytes: int) -> Iterator[Text]:
@@ -390,6 +398,20 @@ def _about_unseen(reason: UnseenReason, pictures: str) -> Text:
                 "starts with https://.",
                 pictures=pictures,
             )
+
+
+def _about_conditions(regions: Regions, *recipients: Mapping[str, str]) -> Iterator[Text]:
+    """Conditions that make every email slow, or exceed the limit, for one of these recipients."""
+    if any(regions.takes_over(STEPS_MAX, each) for each in recipients):
+        yield _(
+            "For some subscribers the conditions and loops take too long or become too large, so "
+            "parts of them will be left out. Use fewer or shorter loops."
+        )
+    elif any(regions.takes_over(STEPS_MANY, each) for each in recipients):
+        yield _(
+            "The conditions and loops take so long that sending is slow. Use fewer or shorter "
+            "loops."
+        )
 
 
 def _about_fields(fields: frozenset[str], people: AudienceSample) -> Iterator[Text]:

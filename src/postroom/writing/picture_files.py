@@ -6,12 +6,13 @@ become sRGB. Opaque pictures become JPEG or PNG, whichever is clearly smaller; t
 animated ones GIF.
 
 It is called in a thread (parsing.py), one picture at a time. The limits keep one picture below
-about 400 MB of memory and ten seconds of work.
+about 600 MB of memory, most photos below 200 MB.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import struct
 from collections.abc import Iterator
 
@@ -25,15 +26,23 @@ from postroom.domain.texts import Text, _
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP")
 MAX_IMAGE_PIXELS = 50_000_000  # a camera of a phone; JPEG is decoded at a smaller size
 WHOLE_PIXELS_MAX = 20_000_000  # where all pixels must be in memory, some of them twice
+SIDE_PIXELS_MAX = 65_500  # of a JPEG; each row costs memory, however short it is
 FRAMES_MAX = 150  # of an animation
 ANIMATION_PIXELS_MAX = 60_000_000  # all frames together: 150 of 600 × 600
-SCANS_MAX = 60  # of a progressive JPEG; cameras and programs write about ten
+# Choosing the best 256 colours among so many takes a second per million pixels or two.
+COLOURS_MANY = 30_000
+BEST_COLOURS_PIXELS_MAX = 6_000_000  # of such frames in an animation; longer ones take a fast way
+SCANS_MAX = 60  # of a JPEG; cameras and programs write about ten
 FILE_BYTES_MAX = 5 * 1024 * 1024  # of a file that is served; a check warns long before
 JPEG_QUALITY = 84
 FRAME_MS_MIN = 20  # browsers show shorter frames for 100 ms
 PNG_TIMES_MAX = 2  # a PNG may be so much larger than a JPEG of the same picture
 Image.MAX_IMAGE_PIXELS = MAX_IMAGE_PIXELS
 _SRGB = ImageCms.createProfile("sRGB")
+# A marker of a JPEG, but none that may be within a scan: 00 and restarts.
+_JPEG_MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")
+_JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
+_JPEG_WITHOUT_LENGTH = (b"\x01", b"\xd8")
 _DAMAGED = (  # what Pillow raises for files that it cannot read
     OSError,
     ValueError,
@@ -122,11 +131,28 @@ def _check_pixels(image: Image.Image, content: bytes) -> None:
     width, height = image.size
     is_whole = image.format not in ("JPEG", "MPO") or bool(image.info.get("progressive"))
     limit = WHOLE_PIXELS_MAX if is_whole else MAX_IMAGE_PIXELS
-    if width * height > limit:
+    if width * height > limit or max(width, height) > SIDE_PIXELS_MAX:
         raise BadInput(_too_many_pixels(limit))
-    # Each scan of a progressive JPEG costs as much as the first.
-    if image.info.get("progressive") and content.count(b"\xff\xda") > SCANS_MAX:
+    # Each scan costs as much as the first, even if it is empty.
+    if image.format in ("JPEG", "MPO") and _has_many_scans(content):
         raise BadInput(_("This JPEG is built in an unusual way. Save it again as a normal JPEG."))
+
+
+def _has_many_scans(content: bytes) -> bool:
+    """Whether the first picture of a JPEG has; what follows its end is never decoded."""
+    scans = 0
+    position = 2  # after the start of the picture
+    while marker := _JPEG_MARKER.search(content, position):
+        kind = marker[1]
+        if kind == _JPEG_END:
+            return False
+        scans += kind == _JPEG_SCAN
+        if scans > SCANS_MAX:
+            return True
+        position = marker.end()
+        if kind not in _JPEG_WITHOUT_LENGTH:
+            position += int.from_bytes(content[position : position + 2], "big")
+    return False
 
 
 def _too_many_pixels(limit: int) -> Text:
@@ -171,12 +197,14 @@ def _upright(image: Image.Image) -> Image.Image:
     """Its pixels in RGB or RGBA, upright and in sRGB, without anything else."""
     image.load()
     profile = image.info.get("icc_profile")
-    pixels = ImageOps.exif_transpose(image)
+    ImageOps.exif_transpose(image, in_place=True)  # else it is copied even if it is upright
+    pixels: Image.Image = image
     if pixels.mode in ("I;16", "I;16B", "I;16L", "I;16N", "I"):
         pixels = pixels.convert("I").point(lambda value: value / 256).convert("L")
     is_transparent = pixels.has_transparency_data
     pixels = _in_srgb(pixels, profile, is_transparent=is_transparent)
-    pixels = pixels.convert("RGBA" if is_transparent else "RGB")
+    mode = "RGBA" if is_transparent else "RGB"
+    pixels = pixels.convert(mode) if pixels.mode != mode else pixels
     if is_transparent and pixels.getchannel("A").getextrema() == (255, 255):
         pixels = pixels.convert("RGB")
     pixels.info = {}  # else encoders write comments and profiles again
@@ -190,6 +218,9 @@ def _in_srgb(image: Image.Image, profile: object, *, is_transparent: bool) -> Im
     mode = "RGBA" if is_transparent else "RGB"
     try:
         own = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        if image.mode == mode:  # without a second copy of all pixels
+            ImageCms.profileToProfile(image, own, _SRGB, inPlace=True)
+            return image
         converted = ImageCms.profileToProfile(image, own, _SRGB, outputMode=mode)
     except (ImageCms.PyCMSError, OSError, ValueError):
         return image
@@ -228,6 +259,8 @@ def _encode_animation(image: Image.Image) -> EncodedPicture:
         lasts_ms.append(frame_ms)
     if len(frames) == 1:
         return _encode_still(frames[0])
+    has_alpha = frames[0].mode == "RGBA"
+    frames = _with_few_colours(frames)
     target = io.BytesIO()
     frames[0].save(
         target,
@@ -235,11 +268,21 @@ def _encode_animation(image: Image.Image) -> EncodedPicture:
         save_all=True,
         append_images=frames[1:],
         duration=lasts_ms,
-        disposal=2 if frames[0].mode == "RGBA" else 1,
+        disposal=2 if has_alpha else 1,
         **({"loop": loop} if isinstance(loop, int) else {}),
     )
     file = PictureContent(*frames[0].size, target.getvalue())
     return EncodedPicture(PictureKind.GIF, [file], is_animated=True)
+
+
+def _with_few_colours(frames: list[Image.Image]) -> list[Image.Image]:
+    """The frames with the colours of a GIF, if the encoder would take long to choose them."""
+    colourful = [
+        frame for frame in frames if frame.mode == "RGB" and frame.getcolors(COLOURS_MANY) is None
+    ]
+    if sum(frame.width * frame.height for frame in colourful) <= BEST_COLOURS_PIXELS_MAX:
+        return frames
+    return [frame.quantize(256, method=Image.Quantize.FASTOCTREE) for frame in frames]
 
 
 def _frames(image: Image.Image) -> Iterator[tuple[Image.Image, int]]:
@@ -266,3 +309,5 @@ def _frames(image: Image.Image) -> Iterator[tuple[Image.Image, int]]:
             image.seek(count)
         except EOFError:
             return
+        if image.size != (width, height):  # a frame of a GIF may enlarge the whole picture
+            raise ValueError("a frame is larger than the picture")

@@ -66,6 +66,8 @@ class ZipFiles:
         except _UNREADABLE:
             raise BadInput(_DAMAGED) from None
         entries = self._archive.infolist()
+        if not entries:
+            raise BadInput(_("The zip is empty. Pack it again."))
         if len(entries) > ENTRIES_MAX:
             raise BadInput(_TOO_MANY)
         _check_overlaps(entries, self._archive.start_dir)

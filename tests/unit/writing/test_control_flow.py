@@ -8,10 +8,10 @@ from postroom.domain.address import parse_address, parse_mailbox
 from postroom.mail.body import text_from_html
 from postroom.mail.control_flow import (
     OUTPUT_CHARS_MAX,
-    RegionBudget,
+    STEPS_MAX,
+    Regions,
     compile_body,
     split_tags,
-    with_regions,
 )
 from postroom.mail.merge import BadTemplate, fill
 from postroom.mail.mime import MailParts, compile_mail
@@ -23,7 +23,7 @@ WHO = parse_address("ada@contoso.edu")
 
 def merged(template: str, *, is_html: bool = True, **values: str) -> str:
     segments, regions = compile_body(template, is_html=is_html)
-    return fill(segments, with_regions(regions, values))
+    return fill(segments, Regions(regions).with_values(values))
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,14 @@ def test_a_region_that_grows_too_large_or_takes_too_long_shows_nothing() -> None
 
 def test_a_region_that_is_left_out_is_noted_once() -> None:
     template = "a{% for one in all | split(',') %}" + "x" * 9999 + "{% endfor %}b"
-    _segments, [region] = compile_body(template, is_html=False)
+    segments, [region] = compile_body(template, is_html=False)
+    together = Regions([region])
     noted: list[str] = []
     region.note_left_out = lambda: noted.append("left out")
-    assert region.rendered({"all": "1"}, RegionBudget())[0] == "x" * 9999
+    assert fill(segments, together.with_values({"all": "1"})) == f"a{'x' * 9999}b"
     assert noted == []
     for _recipient in range(3):
-        assert region.rendered({"all": ",".join("1" * 300)}, RegionBudget()) == ("", RegionBudget())
+        assert fill(segments, together.with_values({"all": ",".join("1" * 300)})) == "ab"
     assert noted == ["left out"]
 
 
@@ -108,7 +109,7 @@ def test_a_mail_is_spliced_the_same_in_both_renditions_and_for_providers() -> No
         assert b"<p>Oslo" in source
         assert all(len(line) <= 998 for line in source.split(b"\r\n"))
     template = PlaceholderTemplate(compiled, lambda number: f"-{number}-")
-    values = with_regions(compiled.regions, {"name": "Ada", "city": ""})
+    values = compiled.regions.with_values({"name": "Ada", "city": ""})
     assert sorted(template.values(values).values()) == ["", "", "Ada", "Ada"]
 
 
@@ -118,6 +119,35 @@ def test_tags_stay_in_the_text_part_also_from_tables() -> None:
         "{% for a in b | split %}",
         "{% endfor %}",
     ]
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "{% if vip %}<p>Code</p>{% else %}<p>Hello</p>{% endif %}",
+        "<!doctype html>{% if vip %}<p>Code</p>{% else %}<p>Hello</p>{% endif %}",
+        "<title>x</title>{% if vip %}<p>Code</p>{% else %}Hello{% endif %}",
+        "<html><head>{% if vip %}</head><body>Code{% else %}Hello{% endif %}</body></html>",
+        "<p>{% if vip %}Code{% else %}Hello</p></body>{% endif %}</html>",
+        "<ul>{% if vip %}<li>Code</li>{% else %}<li>Hello</li>{% endif %}</ul>",
+        "<table><tr>{% if vip %}<td>Code</td>{% else %}<td>Hello</td>{% endif %}</tr></table>",
+        "<pre>{% if vip %}Code{% else %}Hello{% endif %}</pre>",
+        "<div>" * 120 + "{% if vip %}Code{% else %}Hello{% endif %}" + "</div>" * 120,
+    ],
+)
+def test_the_text_part_shows_nobody_what_the_html_does_not_show_them(html: str) -> None:
+    compiled = compile_mail(MailParts(sender=SENDER, subject="x", html=html))
+    for vip, seen, unseen in (("1", "Code", "Hello"), ("", "Hello", "Code")):
+        text = fill(compiled.text, compiled.regions.with_values({"vip": vip}))
+        assert seen in text
+        assert unseen not in text
+
+
+def test_a_loop_over_items_stays_one_in_the_text_part() -> None:
+    html = "<ul>{% for one in all | split %}<li>{{ one }}</li>{% endfor %}</ul>"
+    compiled = compile_mail(MailParts(sender=SENDER, subject="x", html=html))
+    text = fill(compiled.text, compiled.regions.with_values({"all": "a,b"}))
+    assert [line for line in text.split("\r\n") if line] == ["* a", "* b"]
 
 
 def test_a_subject_has_no_conditions() -> None:
@@ -149,5 +179,28 @@ def test_all_regions_of_a_mail_share_the_limit() -> None:
 def test_each_recipient_has_the_whole_limit() -> None:
     template = "{% for i in c | split %}{{ i }}{% endfor %}"
     segments, regions = compile_body(template, is_html=True)
+    together = Regions(regions)
     for _time in range(OUTPUT_CHARS_MAX // 2000 + 10):
-        assert len(fill(segments, with_regions(regions, {"c": "x" * 2000}))) == 2000
+        assert len(fill(segments, together.with_values({"c": "x" * 2000}))) == 2000
+
+
+def test_all_regions_of_a_mail_share_the_steps() -> None:
+    """A hundred of them would take two seconds for one recipient."""
+    heavy = "{% for i in c | split %}{% if i | int == 1 or i | int == 2 %}{% endif %}x{% endfor %}"
+    rounds = 200
+    values = {"c": ",".join("0" * rounds)}
+    one, [region] = compile_body(heavy, is_html=True)
+    assert fill(one, Regions([region]).with_values(values)) == "x" * rounds
+    assert not Regions([region]).takes_over(STEPS_MAX // 4, values)
+    segments, regions = compile_body(heavy * 50 + "{% if c %}end{% endif %}", is_html=True)
+    together = Regions(regions)
+    assert together.takes_over(STEPS_MAX, values)
+    assert fill(segments, together.with_values(values)) == "end"
+    assert fill(segments, together.with_values({"c": "0"})) == "x" * 50 + "end"
+
+
+def test_a_single_region_may_use_what_the_others_leave() -> None:
+    loop = "{% for i in c | split %}{{ i }}{% endfor %}"
+    values = {"c": ",".join("0" * 900)}
+    template = loop + "{% if c == 1 %}{% endif %}" * 20
+    assert merged(template, c=values["c"]) == "0" * 900

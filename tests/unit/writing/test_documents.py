@@ -174,13 +174,12 @@ def check_rendering(document: BlockDocument, language: str) -> None:
 
 
 def compiled_html(compiled: object, values: dict[str, str]) -> str:
-    from postroom.mail.control_flow import with_regions
     from postroom.mail.mime import CompiledMail
 
     assert isinstance(compiled, CompiledMail)
     assert compiled.html is not None
     given_values = {**values, "email": "a@contoso.edu", "unsubscribe_url": "https://contoso.edu/u"}
-    return fill(compiled.html, with_regions(compiled.regions, given_values))
+    return fill(compiled.html, compiled.regions.with_values(given_values))
 
 
 def _check_page(document: BlockDocument, page: str) -> None:

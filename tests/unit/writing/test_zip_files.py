@@ -50,6 +50,15 @@ def test_files_are_found_in_capitals_or_not_and_read() -> None:
     assert found.find("b") is None
 
 
+def test_an_empty_zip_is_refused() -> None:
+    assert "empty" in refused(packed({}))
+    commented = io.BytesIO()
+    with zipfile.ZipFile(commented, "w") as archive:
+        archive.writestr("a.html", PAGE)
+        archive.comment = packed({})  # readers that search from the end find no files
+    assert "empty" in refused(commented.getvalue())
+
+
 def test_names_in_utf_8_that_do_not_say_so_are_read() -> None:
     """As the zip folders of older systems write them."""
     content = packed({"bild-ae.png": b"x"}).replace(b"bild-ae.png", "bild-ä.png".encode())

@@ -7,22 +7,80 @@ unsubscribe link leads nowhere, because a page that people share must not unsubs
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections import OrderedDict
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from postroom.domain.errors import BadInput, NotFound
+from postroom.domain.mailing_list import MailingList
+from postroom.domain.message import Message
 from postroom.domain.token import is_signed
-from postroom.flow.render import message_parts
+from postroom.flow.render import Site, message_parts
 from postroom.mail.mime import filled_with_defaults
 from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages
-from postroom.web.context import context_of
+from postroom.storage.port import Blobs
+from postroom.web.context import context_of, one_per_app
 from postroom.web.public.links import render
 from postroom.web.security import VIEW_POLICY
 
 router = APIRouter(include_in_schema=False)
+PAGES_KEPT_MAX = 16
+CHARS_KEPT_MAX = 256 * 1024  # of one page; far more than Gmail shows
+
+
+class ViewPage(msgspec.Struct, frozen=True):
+    content: str
+    is_html: bool
+
+
+class ViewPages:
+    """The pages that were opened last, because many people open the same one within hours.
+
+    Only one page is made at a time: otherwise everybody with a link could fill the thread for
+    bodies, for which those who write messages would wait.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, ...], ViewPage] = OrderedDict()
+        self._making = asyncio.Lock()
+
+    async def page(
+        self, blobs: Blobs, message: Message, mailing_list: MailingList | None, site: Site
+    ) -> ViewPage:
+        """The page of this edition; NotFound or BadInput if it cannot be made."""
+        title = mailing_list.description if mailing_list else ""
+        postal = mailing_list.postal_address if mailing_list else ""
+        key = (message.ref, message.edition, message.preview_text, message.list_name, title, postal)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        async with self._making:
+            if key in self._kept:
+                return self._kept[key]
+            html, text = await bodies.load(blobs, message)
+            made = await in_thread(_made, message, mailing_list, html, text, site)
+            if len(made.content) <= CHARS_KEPT_MAX:
+                self._kept[key] = made
+            if len(self._kept) > PAGES_KEPT_MAX:
+                self._kept.popitem(last=False)
+        return made
+
+
+def _made(
+    message: Message,
+    mailing_list: MailingList | None,
+    html: str | None,
+    text: str | None,
+    site: Site,
+) -> ViewPage:
+    parts = message_parts(message, mailing_list, html, text, site)
+    is_html = parts.html is not None
+    return ViewPage(filled_with_defaults(parts.html or parts.text or "", is_html=is_html), is_html)
 
 
 @router.api_route("/v/{ref}/{token}", methods=["GET", "HEAD"])
@@ -32,12 +90,10 @@ async def view_message(request: Request, ref: str, token: str) -> Response:
     if is_signed(token, context.site.secret, "view", ref):
         with contextlib.suppress(NotFound, BadInput):  # deleted, or no longer kept
             message = await messages.read(storage.tables, ref)
-            html, text = await bodies.load(storage.blobs, message)
             mailing_list = await lists.find(storage.tables, message.list_name)
-            parts = await in_thread(message_parts, message, mailing_list, html, text, context.site)
-            if parts.html is None:
-                words = await in_thread(filled_with_defaults, parts.text or "", is_html=False)
-                return PlainTextResponse(words)
-            page = await in_thread(filled_with_defaults, parts.html, is_html=True)
-            return HTMLResponse(page, headers={"Content-Security-Policy": VIEW_POLICY})
+            pages = one_per_app(request.app, ViewPages)
+            page = await pages.page(storage.blobs, message, mailing_list, context.site)
+            if not page.is_html:
+                return PlainTextResponse(page.content)
+            return HTMLResponse(page.content, headers={"Content-Security-Policy": VIEW_POLICY})
     return HTMLResponse(render("not_found.html", list_title=""), 404)

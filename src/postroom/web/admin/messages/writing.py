@@ -290,28 +290,32 @@ async def _save(request: AdminRequest, ref: str, content: MessageInput, form: Me
     act = request.act()
     revision = Revision(**content._asdict())
     after = values_text({"subject": revision.subject})
+    seen = form.value("etag")
     if not await _can_attach(request.tables, ref, form):
         return False
-    try:
-        with _mistakes_in(form):
+    with _mistakes_in(form):
+        try:
             async with act.audited(AuditKind.MESSAGE, ref, AuditAction.CHANGE, after=after):
-                saved = await compose.edit(storage, ref, revision, form.value("etag"))
-            await _change_attachments(act, ref, form, saved.etag)
-            return True
-    except Conflict:
-        found = await messages.find_live(storage.tables, ref)
-        if found:
-            return not form.show_others(await values_of(storage, found.value), found.etag)
-        form.mistake = _("This message has been sent and can no longer be edited.")
+                await compose.edit(storage, ref, revision, seen)
+        except Conflict:
+            found = await messages.find_live(storage.tables, ref)
+            if found is None:
+                form.mistake = _("This message has been sent and can no longer be edited.")
+                return False
+            if form.show_others(await values_of(storage, found.value), found.etag):
+                return False  # else only its attachments changed, or this is a second click
+        await _change_attachments(act, ref, form, seen)
+        return True
     return False
 
 
-async def _change_attachments(act: Act, ref: str, form: MessageForm, etag: str) -> None:
+async def _change_attachments(act: Act, ref: str, form: MessageForm, seen: str) -> None:
+    """Add or remove files beside what others changed; a second click attaches nothing twice."""
     if form.files:
-        await attach(act, ref, form.files, etag)
+        await attach(act, ref, form.files, call=f"{ref} {seen} {form.value('attached')}")
     elif removed := form.value("remove"):
         with contextlib.suppress(NotFound):  # by somebody else
-            await detach(act, ref, removed, etag)
+            await detach(act, ref, removed)
 
 
 async def _can_attach(tables: Tables, ref: str, form: MessageForm) -> bool:
