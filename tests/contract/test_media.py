@@ -119,7 +119,7 @@ async def test_uses_are_found_and_guard_the_picture(storage: Storage, clock: Mov
 
     await compose.give_time(act, draft.ref, clock.now() + timedelta(hours=1))
     etag = (await media.read(storage.tables, picture.id)).etag
-    with pytest.raises(WrongState, match="scheduled or sent"):
+    with pytest.raises(WrongState, match="scheduled or have been sent"):
         await manage_media.delete(act, picture.id, etag)
 
     stored = await messages.read_with_etag(storage.tables, draft.ref)

@@ -114,7 +114,7 @@ async def test_an_upload_without_a_file_or_for_no_list_is_refused(editor: Worker
     assert "There is no such list" in (await upload(editor, GOOD, list_name="nowhere")).text
     assert "cannot be a list name" in (await upload(editor, GOOD, list_name="no blanks")).text
     plain = await editor.post("/admin/imports/upload", list=LIST)
-    assert "has no file in it" in plain.text
+    assert "contains no file" in plain.text
     assert await kinds_kept(editor) == []
 
 

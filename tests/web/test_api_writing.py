@@ -150,9 +150,7 @@ async def test_a_preview_shows_the_email_and_what_to_look_at(program: Program) -
     seen = response.json()
     assert "Hello Ada" in seen["html"]
     assert "Hello Ada" in seen["text"]
-    assert {"field": "blocks[3]", "detail": "This button leads nowhere. Enter a link."} in seen[
-        "checks"
-    ]
+    assert {"field": "blocks[3]", "detail": "This button has no link. Enter one."} in seen["checks"]
     assert await program.pages("/messages") == []
     ref = await made(program, markdown="Hello {{ name }}")
     stored = (await program.call("POST", f"/messages/{ref}/preview", {"as": ADA})).json()

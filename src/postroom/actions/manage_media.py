@@ -149,8 +149,8 @@ async def delete(act: Act, picture_id: str, etag: str, *, is_forced: bool = Fals
     if uses.guarding and not is_forced:
         raise WrongState(
             _(
-                "Messages that are scheduled or sent use this picture. Their recipients would "
-                "see an empty frame with the alt text in its place."
+                "Messages that are scheduled or have been sent use this picture. Their recipients "
+                "would see an empty frame with the alt text in its place."
             )
         )
     async with act.audited(AuditKind.PICTURE, found.value.name, AuditAction.DELETE):

@@ -96,8 +96,8 @@ def new_attachment(file: NewFile, others: Sequence[Attachment], id: str = "") ->
     if total > ATTACHED_BYTES_MAX:
         raise BadInput(
             _(
-                "“{name}” cannot be attached: all attachments together can have {limit} MB, and "
-                "this would be {total:.1f} MB. Put it on a website and link to it.",
+                "“{name}” cannot be attached: all attachments together would be {total:.1f} MB, "
+                "over the limit of {limit} MB. Put it on a website and link to it.",
                 name=name,
                 limit=ATTACHED_BYTES_MAX // 1024**2,
                 total=total / 1024**2,
@@ -135,7 +135,7 @@ def clean_name(text: str) -> str:
     if has_control or _TURNING.search(name):
         raise BadInput(
             _(
-                "The file name “{name}” has invisible characters. Rename the file.",
+                "The file name “{name}” contains invisible characters. Rename the file.",
                 name=_shown(name),
             )
         )
@@ -145,7 +145,7 @@ def clean_name(text: str) -> str:
     if len(name) > NAME_CHARS_MAX:
         raise BadInput(
             _(
-                "The file name “{name}” has more than {limit} characters. Shorten it.",
+                "The file name “{name}” is longer than {limit} characters. Shorten it.",
                 name=_shown(name),
                 limit=NAME_CHARS_MAX,
             )

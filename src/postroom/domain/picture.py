@@ -135,7 +135,9 @@ def check_alt(text: str) -> str:
 def check_name(text: str) -> str:
     name = clean_name(text, "")
     if not name:
-        raise BadInput(_("The name is empty. Enter what you will look for later."))
+        raise BadInput(
+            _("The name is empty. Enter a name by which you will find the picture later.")
+        )
     return name
 
 

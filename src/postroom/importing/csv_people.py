@@ -179,7 +179,7 @@ def beginning(lines: Iterator[str], rows: int) -> Beginning:
     records = Records(lines)
     first = list(islice(_first_rows(iter(records)), rows))
     if not first:
-        raise BadInput(_("The file is empty. Choose one with a row for each person."))
+        raise BadInput(_("The file is empty. Choose a file with one row per person."))
     return Beginning(records.delimiter, first)
 
 

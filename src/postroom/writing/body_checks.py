@@ -50,7 +50,7 @@ def repaired(typed: str, operation: str) -> str:
     repair = _REPAIRS.get(kind)
     changed = repair(typed, what) if repair else typed
     if changed == typed:
-        raise BadInput(_("This cannot be fixed automatically any more. Reload the page."))
+        raise BadInput(_("This can no longer be fixed automatically. Reload the page."))
     return changed
 
 
@@ -75,7 +75,7 @@ def check_fields(typed: str, known_fields: Iterable[str]) -> list[BlockFinding]:
 def _about_fields(typed: str, known: frozenset[str]) -> Iterator[BlockFinding]:
     for _at, found in _first(broken_fields(typed, known)):
         what = _(
-            "“{found}” is shown as it is. A merge field has two braces on each side.",
+            "“{found}” will be shown as is. A merge field has two braces on each side.",
             found=" ".join(found[0].split()),
         )
         yield _finding(typed, found.start(), what, f"field:{found[2]}:{found.start()}")
@@ -102,8 +102,8 @@ def _nameless(typed: str) -> Iterator[re.Match[str]]:
 def _about_pictures(typed: str) -> Iterator[BlockFinding]:
     for at, found in _first(_nameless(typed)):
         what = _(
-            "This picture has no alt text, which many people see instead. Write what it shows, "
-            'or alt="" if it is only decoration.'
+            "This picture has no alt text, which people see if pictures are not shown. Describe "
+            'the picture, or write alt="" if it is decorative.'
         )
         yield _finding(typed, found.start(), what, f"alt:{at}")
 
@@ -122,7 +122,8 @@ def _too_wide(typed: str) -> Iterator[re.Match[str]]:
 def _about_widths(typed: str) -> Iterator[BlockFinding]:
     for at, found in _first(_too_wide(typed)):
         what = _(
-            "This is {widest} pixels wide. Many email programs cut off what is over {limit}.",
+            "This is {widest} pixels wide. Many email programs cut off anything wider than "
+            "{limit}.",
             widest=int(found[2]),
             limit=WIDTH_MAX,
         )

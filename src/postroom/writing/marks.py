@@ -25,7 +25,7 @@ def check_length(made: str) -> str:
     if len(made) > MADE_CHARS_MAX:
         raise BadTemplate(
             _(
-                "The HTML that is made of it has over {limit} MB. Shorten it.",
+                "The resulting HTML is larger than {limit} MB. Shorten the text.",
                 limit=BODY_BYTES_MAX // 1024**2,
             )
         )

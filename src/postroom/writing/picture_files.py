@@ -89,8 +89,8 @@ def encode_picture(content: bytes) -> EncodedPicture:
     if len(encoded.files[-1].content) > FILE_BYTES_MAX:
         raise BadInput(
             _(
-                "Even scaled down, the picture would have over {limit} MB. Save it with fewer "
-                "pixels or colors, or shorten the animation.",
+                "Even scaled down, the picture would be larger than {limit} MB. Save it with "
+                "fewer pixels or colors, or shorten the animation.",
                 limit=FILE_BYTES_MAX // 1024 // 1024,
             )
         )
@@ -102,19 +102,23 @@ def _check_bytes(content: bytes) -> None:
         raise BadInput(_("The file is empty. Choose a picture."))
     if len(content) > UPLOAD_BYTES_MAX:
         limit = UPLOAD_BYTES_MAX // 1024 // 1024
-        raise BadInput(_("The file has over {limit} MB. Save it smaller.", limit=limit))
+        raise BadInput(
+            _("The file is larger than {limit} MB. Save a smaller version.", limit=limit)
+        )
 
 
 def _unknown_format(content: bytes) -> Text:
     head = content[:4096].lower()
     if b"<svg" in head:
         return _(
-            "SVG pictures can contain programs, and most mail programs do not show them. Save it "
-            "as PNG."
+            "SVG pictures can contain scripts, and most email programs do not show them. Save the "
+            "picture as PNG."
         )
     if content[4:8] == b"ftyp":
-        return _("HEIC and AVIF pictures are not shown by mail programs. Save it as JPEG.")
-    return _("This is not a picture that can be read. Use a JPEG, PNG, GIF or WebP file.")
+        return _(
+            "Most email programs do not show HEIC and AVIF pictures. Save the picture as JPEG."
+        )
+    return _("This picture cannot be read. Use a JPEG, PNG, GIF or WebP file.")
 
 
 def _check_pixels(image: Image.Image, content: bytes) -> None:
@@ -126,7 +130,7 @@ def _check_pixels(image: Image.Image, content: bytes) -> None:
         raise BadInput(_too_many_pixels(limit))
     # Each scan of a progressive JPEG costs as much as the first.
     if image.info.get("progressive") and content.count(b"\xff\xda") > SCANS_MAX:
-        raise BadInput(_("This JPEG is built in an unusual way. Save it again as a normal JPEG."))
+        raise BadInput(_("This JPEG has an unusual structure. Save it again as a normal JPEG."))
 
 
 def _too_many_pixels(limit: int) -> Text:

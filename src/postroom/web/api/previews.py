@@ -61,9 +61,7 @@ class PreviewView(BaseModel):
             "subject": "New lectures",
             "html": "<p>Dear Ada, lectures begin on Monday.</p>",
             "text": "Dear Ada, lectures begin on Monday.",
-            "checks": [
-                {"field": "blocks[1]", "detail": "This button leads nowhere. Enter a link."}
-            ],
+            "checks": [{"field": "blocks[1]", "detail": "This button has no link. Enter one."}],
         }
     )
     subject: str

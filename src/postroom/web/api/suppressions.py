@@ -114,7 +114,7 @@ async def show_suppressions(
     requested = parse_page(caller, query)
     prefix = key_prefix(query.address_prefix)
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
-        raise invalid(_("No address starts with this."), "address_prefix")
+        raise invalid(_("No address starts with this text."), "address_prefix")
     page = await suppressions.page(
         caller.tables, prefix=prefix, after=requested.after, limit=requested.limit
     )

@@ -355,7 +355,7 @@ async def preview_mail(request: Editor) -> Response:
     """The email for the frame beside the editor; nothing is stored."""
     report = await _check(request)
     if report.mail_view is None:
-        sentence = report.mistake or _("Nothing to preview yet. Write a body first.")
+        sentence = report.mistake or _("There is nothing to preview yet. Write a body first.")
     elif report.mail_view.html is None:
         sentence = _("This message has no HTML. Everybody gets the text.")
     else:
