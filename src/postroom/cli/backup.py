@@ -96,7 +96,7 @@ def verify(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: AsJso
         echo_err(f"{damage} Do not rely on this backup. Use another one.")
         raise typer.Exit(REFUSED)
     if not as_json:
-        typer.echo("The backup is whole.")
+        typer.echo("The backup is complete and undamaged.")
 
 
 def restore(
