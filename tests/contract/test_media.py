@@ -114,7 +114,7 @@ async def test_uses_are_found_and_guard_the_picture(storage: Storage, clock: Mov
     uses = await manage_media.uses_of(storage, picture.id)
     assert [each.ref for each in uses.messages] == [draft.ref]
     assert uses.templates == [template]
-    assert not uses.guarding
+    assert not uses.seen_by_recipients
     assert not (await manage_media.uses_of(storage, other.id)).messages
 
     await compose.give_time(act, draft.ref, clock.now() + timedelta(hours=1))

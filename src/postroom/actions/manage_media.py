@@ -52,7 +52,7 @@ class PictureUses(msgspec.Struct, frozen=True):
     has_more: bool = False  # messages that were not looked into
 
     @property
-    def guarding(self) -> list[Message]:
+    def seen_by_recipients(self) -> list[Message]:
         """The messages whose recipients see the picture, or will."""
         return [each for each in self.messages if each.status not in _UNSENT]
 
@@ -146,7 +146,7 @@ async def delete(act: Act, picture_id: str, etag: str, *, is_forced: bool = Fals
     if found.etag != etag:
         raise Conflict(f"picture {picture_id} has changed")
     uses = await uses_of(act.storage, picture_id)
-    if uses.guarding and not is_forced:
+    if uses.seen_by_recipients and not is_forced:
         raise WrongState(
             _(
                 "Messages that are scheduled or have been sent use this picture. Their recipients "

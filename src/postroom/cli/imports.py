@@ -27,7 +27,7 @@ from postroom.importing.import_people import (
     ImportTerms,
 )
 from postroom.importing.job import (
-    Existing,
+    ExistingFields,
     ImportCounts,
     Purpose,
     check_basis,
@@ -49,8 +49,8 @@ def import_people(
         bool, typer.Option("--ask", help="Send a confirmation email to everybody unconfirmed.")
     ] = False,
     existing: Annotated[
-        Existing, typer.Option(help="What to do with the fields of people on the list.")
-    ] = Existing.LEAVE,
+        ExistingFields, typer.Option(help="What to do with the fields of people on the list.")
+    ] = ExistingFields.LEAVE,
     basis: Annotated[
         str,
         typer.Option(

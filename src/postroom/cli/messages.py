@@ -136,7 +136,7 @@ async def import_page(
     page: Annotated[str, typer.Option(metavar="NAME", help="Which page of the zip.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a draft from an HTML page; pictures in a zip go to the media library."""
+    """Create a draft from an HTML page; pictures in a zip are added to the media library."""
     act = act_of(parts)
     content = _read_file(file, ZIP_BYTES_MAX)
     mailing_list = await lists.read(parts.storage.tables, list_name)

@@ -163,7 +163,7 @@ def clean_name(text: str) -> str:
 
 
 def media_type_of(name: str) -> str:
-    """The type by the ending of the name; only types that can be sent as base64."""
+    """The media type for the file extension; only types that can be sent as base64."""
     guessed, encoding = _TYPES.guess_type(f"x.{_ending(name)}", strict=True)
     found = _OWN_TYPES.get(_ending(name)) or (guessed if not encoding else None) or UNKNOWN_TYPE
     # An email or a multipart in base64 is not allowed (RFC 2046 5).
@@ -172,7 +172,7 @@ def media_type_of(name: str) -> str:
 
 
 def _ending(name: str) -> str:
-    """As people see it: without invisible signs, and with plain letters for wide ones."""
+    """The extension as people see it: without invisible characters, wide letters made plain."""
     seen = "".join(
         each
         for each in unicodedata.normalize("NFKC", name)

@@ -46,7 +46,7 @@ class Logo(
 class Theme(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """The look of a message; colours are #rrggbb."""
+    """The design of a message; colours are #rrggbb."""
 
     background: str = "#f3f5f4"  # around the content
     surface: str = "#ffffff"  # behind the content

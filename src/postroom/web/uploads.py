@@ -1,4 +1,4 @@
-"""Uploads: the file in a multipart body is written in pieces, and never held whole."""
+"""Uploads: the file in a multipart body is written in pieces, and never in memory as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is missing or hard to read in a document of blocks, and the repairs that need no thought."""
+"""Checks of a document of blocks for what is missing or hard to read, and the simple repairs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from postroom.domain.theme import (
     readable_colour,
 )
 from postroom.mail.pictures import UnseenReason, why_unseen
-from postroom.writing.broken_fields import broken_fields, mended_field
+from postroom.writing.broken_fields import broken_fields, repaired_field
 
 PICTURE_BYTES_MAX = 1024 * 1024  # slower than this on a phone, people scroll on
 PICTURES_BYTES_MAX = 3 * 1024 * 1024  # all pictures of a message together
@@ -52,7 +52,7 @@ _PAIRS: list[tuple[str, str, float, Text]] = [
 
 
 class BlockFinding(msgspec.Struct, frozen=True):
-    """One thing to look at: the block to show, and the operation that fixes it, if there is one."""
+    """One finding: the block to show, and the operation that fixes it, if there is one."""
 
     sentence: Text
     block_id: str = ""  # "": it is about the design
@@ -61,7 +61,7 @@ class BlockFinding(msgspec.Struct, frozen=True):
 
 
 def check_blocks(document: BlockDocument, pictures: Pictures | None = None) -> list[BlockFinding]:
-    """Everything that should be looked at before sending, in the order of the message.
+    """Everything that should be fixed before sending, in the order of the message.
 
     Without pictures, nothing is said about the media library.
     """
@@ -306,7 +306,7 @@ def _with_fields(block: Block, _theme: Theme) -> Block:
         return block
     text = block.text
     for found in reversed(list(broken_fields(text))):  # from the end, so that positions stay
-        text = mended_field(text, found)
+        text = repaired_field(text, found)
     return msgspec.structs.replace(block, text=text)
 
 

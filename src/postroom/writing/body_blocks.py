@@ -1,4 +1,4 @@
-"""A body in another format as blocks, where blocks can show the same."""
+"""Convert a body in another format to blocks, if blocks can show the same."""
 
 from __future__ import annotations
 

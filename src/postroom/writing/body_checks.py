@@ -1,4 +1,4 @@
-"""What should be looked at in a body in HTML, MJML or Markdown, by line, and the simple repairs.
+"""Checks of a body in HTML, MJML or Markdown, with line numbers, and the simple repairs.
 
 Findings are about the text as it was typed, so that a page can show the line and a repair changes
 nothing else. Only contrast is measured on the finished HTML, where styles are in the tags.
@@ -19,7 +19,7 @@ from postroom.mail.merge import line_of
 from postroom.mail.pictures import UnseenReason, why_unseen
 from postroom.mail.spam.page import Colour, styled_texts
 from postroom.writing.block_checks import BlockFinding
-from postroom.writing.broken_fields import broken_fields, mended_field
+from postroom.writing.broken_fields import broken_fields, repaired_field
 
 FIX = "fix:body"
 WIDTH_MAX = 700  # wider emails are cut off in reading panes
@@ -36,7 +36,7 @@ _WIDTH = re.compile(
 def check_typed(
     kind: BodyKind, typed: str, finished: str, known_fields: Iterable[str]
 ) -> list[BlockFinding]:
-    """Everything to look at, in the order of the kinds, with the line of each."""
+    """All findings, grouped by kind, each with its line."""
     found = check_fields(typed, known_fields)
     if kind in (BodyKind.HTML, BodyKind.MJML):
         found += [*_about_pictures(typed), *_about_widths(typed), *_about_links(typed)]
@@ -85,7 +85,7 @@ def _with_braces(typed: str, what: str) -> str:
     name, _colon, position = what.rpartition(":")
     for found in broken_fields(typed, (name,)):
         if str(found.start()) == position:
-            return mended_field(typed, found)
+            return repaired_field(typed, found)
     return typed
 
 

@@ -1,4 +1,4 @@
-"""HTML that people bring from elsewhere: decoded, cleaned, and its pictures found.
+"""HTML pages from other tools: decoded, cleaned, and their pictures found.
 
 The page is rewritten tag by tag, not parsed and written anew: conditional comments for Outlook and
 whatever else email programs need stay as they are. What an email cannot have is removed, with one
@@ -168,7 +168,8 @@ Read = Callable[[str], bytes]
 
 
 def decoded(content: bytes) -> str:
-    """The text of a page by its byte order mark, its own words, UTF-8, or else Windows-1252."""
+    """The text of a page by its byte order mark, the charset it names, UTF-8, or else "
+    "Windows-1252."""
     for mark, encoding in _BOMS:
         if content.startswith(mark):
             return content.decode(encoding, "replace").lstrip("\ufeff")

@@ -21,7 +21,7 @@ MADE_CHARS_MAX = 2 * BODY_BYTES_MAX  # of HTML that is made; what is over half o
 
 
 def check_length(made: str) -> str:
-    """Refuse what became far too long, before anything else is done with it."""
+    """Refuse HTML that became far too long, before anything else is done with it."""
     if len(made) > MADE_CHARS_MAX:
         raise BadTemplate(
             _(

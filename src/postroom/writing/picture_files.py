@@ -1,9 +1,9 @@
-"""Encode an uploaded picture anew, so that nothing of the uploaded file is served.
+"""Re-encode an uploaded picture, so that nothing of the uploaded file is served.
 
-Only pixels remain: no place, camera or comment, no second file hidden behind the first. The format
-is decided by the content, never by a name. A picture is turned as its camera says and its colours
-become sRGB. Opaque pictures become JPEG or PNG, whichever is clearly smaller; transparent ones PNG;
-animated ones GIF.
+Only the pixels are kept: no location, camera data or comment, no second file after the first. The
+format is decided by the content, never by a name. A picture is rotated as its metadata says, and
+its colours are converted to sRGB. Opaque pictures become JPEG or PNG, whichever is clearly smaller;
+transparent ones PNG; animated ones GIF.
 
 It is called in a thread (parsing.py), one picture at a time. The limits keep one picture below
 about 400 MB of memory and ten seconds of work.

@@ -1,7 +1,7 @@
 """Read the files in an uploaded zip, without trusting anything it says.
 
 Nothing is written to disk, and only files that somebody asks for are decompressed. A zip that looks
-made to do harm is refused as a whole: names that lead elsewhere, links, entries that overlap or
+made to do harm is refused as a whole: names that point outside it, links, entries that overlap or
 unpack to far more than they are. An archive within the archive is never opened.
 """
 

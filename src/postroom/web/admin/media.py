@@ -1,4 +1,4 @@
-"""The media library: upload pictures, say what they show, see where they are used, delete them."""
+"""The media library: upload pictures, describe them, see where they are used, delete them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The members of a call that have the body of a message, and how they become its HTML."""
+"""The members of a call that contain the body of a message, and how they become its HTML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import a page from elsewhere: a file, or a zip with its pictures, becomes a draft."""
+"""Import a page from another tool: a file, or a zip with its pictures, becomes a draft."""
 
 from __future__ import annotations
 

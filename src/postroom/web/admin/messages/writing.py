@@ -117,7 +117,7 @@ async def _only_list(tables: Tables) -> MailingList | None:
 
 @router.get("/blocks")
 @router.get("/write")
-async def write_nothing(request: Editor) -> Response:
+async def redirect_to_new_message(request: Editor) -> Response:
     """A reload of the page that showed a form with errors."""
     return go("/admin/messages/new")
 
