@@ -103,7 +103,7 @@ async def test_a_document_longer_than_other_bodies_is_read_in_one_piece(program:
     assert "256 KiB" in told["detail"]
     huge = ["x" * 1000] * 2000
     told = problem(await program.call("POST", "/messages", MESSAGE | {"blocks": huge}), 422)
-    assert "members are texts" in told["detail"]
+    assert "members are strings" in told["detail"]
 
 
 async def test_a_template_alone_is_copied_and_its_places_are_filled(program: Program) -> None:

@@ -271,7 +271,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if not REPLY_LINE.match(line):
             self.hang_up(f"the server does not speak SMTP: {words_of(line[:80])}")
         elif len(line) > LINE_BYTES_MAX or len(self._lines) == REPLY_LINES_MAX:
-            self.hang_up("the server sent a reply without end")
+            self.hang_up("the server sent an endless reply")
         else:
             self._lines.append(line)
             if line[3:4] != b"-":
@@ -287,7 +287,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
             self._reply = Reply(code, text)
             self._wake()
         else:
-            self.hang_up(f"the server spoke unasked: {words_of(text)}")
+            self.hang_up(f"the server sent an unexpected reply: {words_of(text)}")
 
     # Timeouts and the end of a wait.
 

@@ -76,7 +76,7 @@ class NewAttachment(RequestBody):
     name: Annotated[
         str,
         AfterValidator(clean_name),
-        Field(description="The file name, whose ending decides the media type."),
+        Field(description="The file name, whose extension determines the media type."),
     ]
     content: str = Field(description="The file in base64.", min_length=1)
 

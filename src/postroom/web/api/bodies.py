@@ -41,7 +41,7 @@ Template = Annotated[
 PreviewText = Annotated[
     str,
     AfterValidator(check_preview_text),
-    Field(description="The words beside the subject in an inbox."),
+    Field(description="The text shown beside the subject in an inbox."),
 ]
 Language = Annotated[
     str,

@@ -82,7 +82,7 @@ class PreviewRecipient(RequestBody):
     recipient: Annotated[Address, Field(alias="as")] = ABSENT
 
 
-@router.get("/{ref}/source", **documented(SourceView, "What the message is written in."))
+@router.get("/{ref}/source", **documented(SourceView, "The format that the message is written in."))
 async def show_source(caller: Reader, ref: Ref) -> Response:
     """Show the source of a message, as it was written."""
     message, etag = await require_message(caller, ref)
@@ -99,7 +99,9 @@ async def show_source(caller: Reader, ref: Ref) -> Response:
     return etags.respond(Representation(data, etag))
 
 
-@router.post("/preview", **documented(PreviewView, "The email and what to look at.", headers=""))
+@router.post(
+    "/preview", **documented(PreviewView, "The email and the findings of the checks.", headers="")
+)
 async def preview(caller: Reader, call: PreviewedMessage) -> Response:
     """Render a message and check it, without storing anything."""
     mailing_list = (await require_list(caller, call.list)).value
@@ -119,7 +121,8 @@ async def preview(caller: Reader, call: PreviewedMessage) -> Response:
 
 
 @router.post(
-    "/{ref}/preview", **documented(PreviewView, "The email and what to look at.", headers="")
+    "/{ref}/preview",
+    **documented(PreviewView, "The email and the findings of the checks.", headers=""),
 )
 async def preview_stored(caller: Reader, ref: Ref, call: PreviewRecipient) -> Response:
     """Render a stored message and check it."""

@@ -93,7 +93,7 @@ class SuppressionView(BaseModel):
 class ExplainedSuppression(SuppressionView):
     model_config = example(_EXPLAINED)
     message: str = Field(description="The ref of the message that led to it; empty if none did.")
-    subject: str = Field(description="Of that message; empty if it is deleted.")
+    subject: str = Field(description="The subject of that message; empty if it was deleted.")
     sent_at: datetime | None
     confirmation: bool = Field(description="Whether a confirmation email led to it.")
 
