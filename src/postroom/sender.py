@@ -22,7 +22,7 @@ from postroom.domain.outcome import Sent, is_fault
 from postroom.domain.retry import RetryRules
 from postroom.flow.confirm import Confirmer
 from postroom.flow.render import Renderer
-from postroom.flow.send import FAULT_DELAY_S, BatchSender, Handled
+from postroom.flow.send import FAULT_DELAY_S, BatchSender, ItemResult
 from postroom.pacing.pacer import Pacer
 from postroom.pacing.transport import PacedTransport
 from postroom.records.names import MAIL_QUEUE, SINGLE_MAIL_QUEUE
@@ -223,11 +223,11 @@ class Sender:
             handled = await self.batch_sender.handle(claim, lane, journal)
             added["postroom.handled"] = handled.value
         match handled:
-            case Handled.FAULT:
+            case ItemResult.FAULT:
                 self._note_fault()
-            case Handled.DONE | Handled.LATER:
+            case ItemResult.DONE | ItemResult.LATER:
                 self.breaker.worked()
-            case Handled.UNREADABLE:
+            case ItemResult.UNREADABLE:
                 log.error("item_unreadable", item=claim.body.split(",")[1:2], taken=claim.taken)
             case _:
                 log.debug("item_" + handled.value)

@@ -105,8 +105,9 @@ class Settings(BaseModel):
         ge=1,
         le=64,
         description="Maximum number of sender processes on each machine under `serve`. Senders are "
-        "added while many emails are waiting, have waited for long, or are sent slowly. Default: "
-        "one per core; more would not be faster.",
+        "added while many emails are waiting, have waited for a long time, or are sent slowly. "
+        "Default: "
+        "one per core; more senders would not send faster.",
     )
     lanes: int = Field(
         4,
@@ -132,7 +133,7 @@ class Settings(BaseModel):
         SecretStr(""),
         description="Mailbox that Postroom reads for bounces and complaints: "
         "`imap://user:password@host[:port][/FOLDER][?tls=implicit|require|none]`, "
-        "`maildir:/path`, or `directory:/path` (each file is one mail). It must not "
+        "`maildir:/path`, or `directory:/path` (each file is one email). It must not "
         "be used for anything else. Default: none ([bounces.md](bounces.md)).",
     )
     bounce_poll_s: float = Field(
@@ -319,8 +320,8 @@ class Settings(BaseModel):
     stop_notice_s: float = Field(
         0.0,
         ge=0,
-        description="How much of `POSTROOM_STOP_GRACE_S`, in seconds, the web role keeps "
-        "answering with `/readyz` failing, so that a load balancer stops sending "
+        description="Seconds of `POSTROOM_STOP_GRACE_S` during which the web role keeps answering "
+        "while `/readyz` fails, so that a load balancer stops sending "
         "requests. Make it as long as several health checks; without a load balancer, "
         "leave it at 0.",
     )

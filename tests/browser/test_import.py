@@ -169,7 +169,7 @@ async def _see(site: RunningSite, page: Page, words: str) -> None:
 
 async def _read_report(page: Page) -> None:
     async with page.expect_download() as download:
-        await page.get_by_role("link", name="Report of rows not imported").click()
+        await page.get_by_role("link", name="Download rows not imported").click()
     path = await (await download.value).path()
     rows = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
     assert rows[0] == ["line", "value", "reason"]

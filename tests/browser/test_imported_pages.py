@@ -34,14 +34,14 @@ async def test_a_zip_is_imported_corrected_copied_and_kept(
     if not any(each["name"] == "brought" for each in lists):
         await site.run("list", "create", "brought", "--from", "a@contoso.edu")
     await page.goto(f"{site.url}/admin/messages/new?list=brought")
-    await page.get_by_role("link", name="Import a page or a zip").click()
+    await page.get_by_role("link", name="Import an HTML page or a zip").click()
     await page.get_by_label("File").set_input_files(
         {"name": "news.zip", "mimeType": "application/zip", "buffer": zipped()}
     )
     await page.set_viewport_size({"width": 360, "height": 700})
     await expect_to_fit(page)
     await page.get_by_role("button", name="Import").click()
-    await expect(page.get_by_text("1 picture is in the media library now.")).to_be_visible()
+    await expect(page.get_by_text("1 picture was added to the media library.")).to_be_visible()
     await expect(page.get_by_text("Scripts were removed")).to_be_visible()
     await page.wait_for_load_state()  # its styles decide how wide it is
     await expect_to_fit(page)
@@ -58,7 +58,7 @@ async def test_a_zip_is_imported_corrected_copied_and_kept(
     await page.get_by_role("button", name="Copy").click()
     await expect(page.get_by_label("Subject")).to_have_value("Copy of News from elsewhere")
     await page.get_by_role("button", name="Save and check").click()
-    await page.get_by_role("link", name="Keep as template").click()
+    await page.get_by_role("link", name="Save as template").click()
     await page.get_by_label("Title").fill("From elsewhere")
     await page.get_by_role("button", name="Create").click()
     await expect(page.get_by_role("button", name="Save")).to_be_visible()

@@ -124,7 +124,7 @@ async def test_a_field_of_the_list_is_inserted_with_a_default(writer: Page) -> N
     await editor(writer).click()
     await writer.keyboard.type("Dear ")
     await writer.get_by_role("button", name="Merge field", exact=True).click()
-    await writer.locator("#blocks").get_by_label("If it is empty, write:").fill("friend")
+    await writer.locator("#blocks").get_by_label("If it is empty, show:").fill("friend")
     await writer.get_by_role("button", name="first_name", exact=True).click()
     await writer.keyboard.type(",")
     assert await markdown(writer) == 'Dear {{ first_name | default("friend") }},'
@@ -136,7 +136,7 @@ async def test_markdown_is_edited_as_it_is_and_comes_back(writer: Page) -> None:
     await switch.click()
     await editor(writer).fill('1. *one*\n2. [two](https://contoso.edu "a title")')
     await switch.click()  # a title is not for the editor
-    await expect(writer.get_by_text("something that only Markdown can edit")).to_be_visible()
+    await expect(writer.get_by_text("Markdown that the visual editor can’t show")).to_be_visible()
     await editor(writer).fill("1. *one*\n2. {% if a %}two{% endif %}")
     await switch.click()
     rich = writer.locator(".ProseMirror")

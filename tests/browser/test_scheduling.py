@@ -54,7 +54,9 @@ async def test_a_message_is_scheduled_rescheduled_and_brought_back_to_draft(
     await choose(any_page, "2119-11-17", "10:30")
     await expect(notice).to_contain_text("Fri 17 Nov 2119, 10:30 (Europe/Berlin)")
     await any_page.get_by_role("button", name="Unschedule").click()
-    await expect(notice).to_have_text("Back to draft. It will not be sent.")
+    await expect(notice).to_have_text(
+        "Unscheduled. The message is a draft again and will not be sent."
+    )
     shown = await site.json("message", "show", path.rpartition("/")[2])
     assert (shown["status"], shown["due_at"], shown["sent"]) == ("draft", None, 0)
 

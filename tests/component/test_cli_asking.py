@@ -66,7 +66,7 @@ def test_typing_errors_are_corrected_and_reported(contoso1: Postroom) -> None:
     assert ran.out.startswith(
         "3 would be added to contoso1\n0 already there\n1 more than once in the file"
     )
-    assert "2 with a typing error in the address that was corrected" in ran.out
+    assert "2 with a typo in the address that was corrected" in ran.out
     assert "line 2: mailto:ada@contoso.edu: read as ada@contoso.edu" in ran.out
     assert "line 4: eve@gmial.com: Did you mean gmail.com?" in ran.out
 

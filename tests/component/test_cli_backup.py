@@ -24,7 +24,10 @@ def test_a_backup_is_made_verified_and_restored(
     assert made.code == 0
     assert re.match(r"today\.backup: [\d,]+ entries, [\d,]+ bytes\.\n", made.out)
     verified = contoso1("backup", "verify", "today.backup")
-    assert (verified.code, verified.out.splitlines()[-1]) == (0, "The backup is whole.")
+    assert (verified.code, verified.out.splitlines()[-1]) == (
+        0,
+        "The backup is complete and undamaged.",
+    )
     refused = contoso1("restore", "today.backup")
     assert refused.code == 1
     assert re.search(r"is not empty.*Set POSTROOM_STORAGE to a new file", refused.err)

@@ -53,7 +53,7 @@ def test_a_list_is_made_shown_and_deleted(contoso1: Postroom) -> None:
     assert [each["name"] for each in contoso1("list", "all", "--json").json] == ["contoso1"]
     assert contoso1("list", "delete", "contoso1", "--yes", "--json").json["name"] == "contoso1"
     assert contoso1("list", "all", "--json").json == []
-    assert "no list yet" in contoso1("list", "all").err
+    assert "no lists yet" in contoso1("list", "all").err
 
 
 def test_what_is_exported_can_be_imported_again(contoso1: Postroom) -> None:
@@ -98,12 +98,12 @@ def test_one_is_not_many(contoso1: Postroom) -> None:
     """What is told of a single person, item or row is said of one."""
     contoso1("subscriber", "add", "contoso1", "a@contoso.edu", "--verified")
     exported = contoso1("subscriber", "export", "contoso1", "out.csv").err
-    assert exported == "1 person of contoso1 is in out.csv.\n"
+    assert exported == "1 person on contoso1 was exported to out.csv.\n"
     asked = contoso1("list", "delete", "contoso1").err
     assert asked.startswith("Delete contoso1 with 1 person (1 verified)?")
     contoso1("subscriber", "add", "contoso1", "b@contoso.edu")
     exported = contoso1("subscriber", "export", "contoso1", "out.csv").err
-    assert exported == "2 people of contoso1 are in out.csv.\n"
+    assert exported == "2 people on contoso1 were exported to out.csv.\n"
     asked = contoso1("list", "delete", "contoso1").err
     assert asked.startswith("Delete contoso1 with 2 people (1 verified)?")
 

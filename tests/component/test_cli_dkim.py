@@ -50,7 +50,7 @@ def test_an_existing_file_is_never_overwritten(postroom: Postroom) -> None:
     Path("key.pem").write_text("mine")
     ran = postroom("dkim", "create", "--domain", "contoso.edu", "--file", "key.pem")
     assert ran.code == 1
-    assert "exists already" in ran.err
+    assert "already exists" in ran.err
     assert Path("key.pem").read_text() == "mine"
 
 

@@ -54,12 +54,12 @@ REFUSED = [
         "cannot be read",
     ),
     (["storage", "rows", "nothing"], "no table nothing"),
-    (["storage", "rows", "message", "--partition", "a/b"], "cannot be in storage"),
+    (["storage", "rows", "message", "--partition", "a/b"], "cannot be stored"),
     (["storage", "row", "message", "a", "b"], "no row"),
     (["storage", "delete-row", "message", "a", "b", "--yes"], "no row"),
     (["storage", "peek", "nothing"], "no queue nothing"),
     (["storage", "blob", "nothing"], "no blob nothing"),
-    (["storage", "blob", "a\\b"], "cannot be in storage"),
+    (["storage", "blob", "a\\b"], "cannot be stored"),
 ]
 
 

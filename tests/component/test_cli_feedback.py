@@ -63,7 +63,7 @@ def test_people_get_a_table_and_a_total(postroom: Postroom) -> None:
     ]
     assert lines[-1] == "2 dead, 1 ignore"
     Path("empty").mkdir()
-    assert "no mails" in postroom("feedback", "explain", "empty").out
+    assert "no emails" in postroom("feedback", "explain", "empty").out
     assert json.loads(postroom("feedback", "explain", "empty", "--json").out) == []
 
 

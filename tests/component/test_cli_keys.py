@@ -52,7 +52,7 @@ def test_a_revoked_key_is_gone(contoso1: Postroom) -> None:
     id_ = contoso1("key", "create", "portal", "--json").json["id"]
     assert contoso1("key", "revoke", id_, "--json").json == {"id": id_, "name": "portal"}
     assert contoso1("key", "all", "--json").json == []
-    assert "no access key yet" in contoso1("key", "all").err
+    assert "no access keys yet" in contoso1("key", "all").err
 
 
 def test_an_unknown_id_is_refused_with_a_sentence(contoso1: Postroom) -> None:

@@ -55,4 +55,4 @@ def test_there_are_not_more_limits_than_one_batch_renews(contoso1: Postroom) -> 
         assert contoso1("limit", "set", "--domain", domain, "--connections", "1").code == 0
     ran = contoso1("limit", "set", "--connections", "1")
     assert (ran.code, ran.out) == (1, "")
-    assert "clear one" in ran.err
+    assert "Clear one first" in ran.err

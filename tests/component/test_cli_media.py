@@ -18,7 +18,7 @@ def test_pictures_are_added_listed_shown_and_deleted(contoso1: Postroom) -> None
     assert "square.png" in contoso1("media", "list").out
     shown = contoso1("media", "show", added[0]["id"])
     assert "A square" in shown.out
-    assert contoso1("media", "delete", added[0]["id"], "--yes").out == "square.png is deleted.\n"
+    assert contoso1("media", "delete", added[0]["id"], "--yes").out == "square.png was deleted.\n"
     gone = contoso1("media", "show", added[0]["id"])
     assert (gone.code, gone.err) == (1, "This picture no longer exists.\n")
 

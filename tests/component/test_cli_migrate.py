@@ -55,7 +55,7 @@ def test_differences_are_reported_and_are_a_failure(
     compared = contoso1("migrate", "--to", NEW, "--verify-only")
     assert compared.code == 1
     assert re.search(r"mailinglist .* differ, the first: -lists / contoso1", compared.out)
-    assert "They are not equal" in compared.err
+    assert "The two storages are not equal" in compared.err
 
 
 def test_who_stays_after_all_opens_the_old_storage_again(contoso1: Postroom) -> None:

@@ -94,7 +94,7 @@ def test_an_export_is_read_again_and_no_cell_runs_as_a_formula(contoso1: Postroo
     assert "müller@contoso.edu" in printed
     assert "zoe" not in printed
     told = contoso1("suppression", "export", "all.csv")
-    assert (told.out, told.err) == ("", "3 addresses are in all.csv.\n")
+    assert (told.out, told.err) == ("", "3 addresses were exported to all.csv.\n")
     before = contoso1("suppression", "export", "--json").json
     for address in (ADA, "ben@contoso.edu", "müller@contoso.edu"):
         contoso1("suppression", "remove", address)

@@ -73,7 +73,7 @@ def test_templates_are_added_shown_and_deleted(contoso1: Postroom) -> None:
     contoso1("template", "add", "Sign", "--snippet", "--from", "letter")
     ref = written(contoso1, "--template", "OURS")
     kept = contoso1("template", "add", "Kept", "--message", ref).out
-    assert "“Kept” is added" in kept
+    assert "“Kept” was added" in kept
     lines = contoso1("template", "list").out.splitlines()
     assert [line.split()[0] for line in lines[:3]].count(made["id"]) == 1
     assert len(contoso1("template", "list", "--json").json) == 9
@@ -82,7 +82,7 @@ def test_templates_are_added_shown_and_deleted(contoso1: Postroom) -> None:
     assert json.loads(contoso1("template", "show", "Ours").out)["theme"] == {"link": "#000001"}
     assert contoso1("template", "delete", "event", "--yes").code == 1
     assert contoso1("template", "delete", "Ours").code == 1
-    assert "is deleted" in contoso1("template", "delete", "Ours", "--yes").out
+    assert "was deleted" in contoso1("template", "delete", "Ours", "--yes").out
     assert contoso1("template", "show", "Ours").code == 1
     twice = contoso1("template", "add", "x", "--from", "letter", "--message", ref)
     assert twice.code == 1
@@ -94,7 +94,7 @@ def test_a_zip_with_pictures_becomes_a_draft(contoso1: Postroom) -> None:
         archive.writestr("a.png", png())
     made = contoso1("message", "import", "page.zip", "--list", "contoso1", "--json").json
     assert (made["subject"], made["status"]) == ("News", "draft")
-    assert made["notes"] == ["1 picture is in the media library now."]
+    assert made["notes"] == ["1 picture was added to the media library."]
     assert "{{ site_url }}/m/" in contoso1("message", "source", made["ref"]).out
     Path("none.zip").write_bytes(b"PK\x03\x04")
     told = contoso1("message", "import", "none.zip", "--list", "contoso1")

@@ -11,7 +11,7 @@ from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import MailingList
 from postroom.importing import jobs, worker
 from postroom.importing.csv_people import Columns
-from postroom.importing.job import Existing, ImportJob, Purpose, mapped
+from postroom.importing.job import ExistingFields, ImportJob, Purpose, mapped
 from postroom.importing.upload import UploadWriter
 from postroom.records import lists, subscribers
 from postroom.settings import Settings
@@ -53,7 +53,7 @@ async def upload(parts: Parts) -> str:
         created_at=now,
     )
     columns = Columns(0, (), None, 1)
-    ready = mapped(job, columns, Purpose.CONFIRMED, Existing.LEAVE, "they asked for it")
+    ready = mapped(job, columns, Purpose.CONFIRMED, ExistingFields.LEAVE, "they asked for it")
     await jobs.create(parts.storage.tables, ready)
     return id_
 

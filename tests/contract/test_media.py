@@ -114,12 +114,12 @@ async def test_uses_are_found_and_guard_the_picture(storage: Storage, clock: Mov
     uses = await manage_media.uses_of(storage, picture.id)
     assert [each.ref for each in uses.messages] == [draft.ref]
     assert uses.templates == [template]
-    assert not uses.guarding
+    assert not uses.seen_by_recipients
     assert not (await manage_media.uses_of(storage, other.id)).messages
 
     await compose.give_time(act, draft.ref, clock.now() + timedelta(hours=1))
     etag = (await media.read(storage.tables, picture.id)).etag
-    with pytest.raises(WrongState, match="scheduled or sent"):
+    with pytest.raises(WrongState, match="scheduled or have been sent"):
         await manage_media.delete(act, picture.id, etag)
 
     stored = await messages.read_with_etag(storage.tables, draft.ref)

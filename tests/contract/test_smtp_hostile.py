@@ -119,7 +119,7 @@ async def test_a_reply_without_end_after_the_hand_over_leaves_doubt(offers: byte
             await writer.drain()
 
     outcomes, witness = await sent_to(says(GREETING, offers, OK, OK, GO_ON, then=babble))
-    assert outcomes == [Unknown("handed over, then the server sent a reply without end")]
+    assert outcomes == [Unknown("handed over, then the server sent an endless reply")]
     assert witness.handed_over == [10]
 
 

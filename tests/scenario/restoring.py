@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from postroom.backup.create import BackupContext, BackupFormat, WrittenBackup, create
-from postroom.backup.restore import RestoreContext, Restored, restore
+from postroom.backup.restore import RestoreContext, RestoreResult, restore
 from postroom.clock import Clock
 from postroom.records.names import STORAGE_NAMES
 from postroom.storage.memory import MemoryStorage
@@ -35,7 +35,7 @@ async def back_up(storage: Storage, clock: Clock, folder: Path, file: str = FILE
 
 async def restore_into(
     target: Storage, file: Path, clock: Clock, observer: Onlooker | None = None
-) -> Restored:
+) -> RestoreResult:
     observer = observer or Onlooker()
     contents = await backup_format(clock).open(file)
     try:
@@ -53,7 +53,7 @@ async def restore_into(
         await contents.close()
 
 
-async def moved_town(town: Town, file: Path) -> tuple[Town, Restored]:
+async def moved_town(town: Town, file: Path) -> tuple[Town, RestoreResult]:
     """The town that is restored from a backup elsewhere; its sink and its clock are the same."""
     storage = MemoryStorage(town.clock, STORAGE_NAMES)
     restored = await restore_into(storage, file, town.clock)

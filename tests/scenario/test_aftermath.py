@@ -18,7 +18,7 @@ from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.message import Books, Status
 from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose, discard, give_time
-from postroom.flow.send import Handled
+from postroom.flow.send import ItemResult
 from postroom.intervals import LOCAL
 from postroom.records import batches, messages
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE
@@ -141,7 +141,7 @@ async def test_an_item_taken_after_its_message_was_archived_deletes_what_its_sen
     await peopled(town)
     ref = await archived_with_leftovers(town, "clerk.1")
     clerk = await town.clerk("clerk.2", machine="elsewhere")
-    assert await clerk.take() is Handled.DROPPED
+    assert await clerk.take() is ItemResult.DROPPED
     assert await batches.load_deliveries(town.storage.tables, ref, 0) == {}
     assert await town.items() == 0
 

@@ -253,7 +253,7 @@ async def test_a_damaged_file_holds_the_message_for_a_person(town: Town) -> None
     assert not town.sink.mails
     assert (await town.read(ref)).books == Books(held=3)
     [plan] = (await town.read(ref)).attachments
-    with pytest.raises(NotFound, match="missing from the storage, or damaged"):
+    with pytest.raises(NotFound, match="missing from storage, or damaged"):
         await attachments.load(town.storage.blobs, ref, plan)
 
 

@@ -100,7 +100,7 @@ async def test_a_person_may_count_the_held_as_sent(town: Town) -> None:
     await town.quiet()
     assert town.arrived() == once_each(["drop-after-dot", "zoe"])
     fate = (await town.fates(ref))["drop-after-dot"]
-    assert fate == (State.SENT, "counted as sent by a person")
+    assert fate == (State.SENT, "marked as sent by a user")
     assert (await town.read(ref)).books == Books(sent=2, doubts=1)
     assert await town.is_archived(ref)
 

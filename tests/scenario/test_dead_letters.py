@@ -13,7 +13,7 @@ from postroom.domain.dead_letter import EXPLANATIONS, Reason, dead_letter, group
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Status
 from postroom.flow import subscribe
-from postroom.flow.send import BUSY_DELAY_S, Handled
+from postroom.flow.send import BUSY_DELAY_S, ItemResult
 from postroom.records import audit, batches, dead_letters
 from postroom.records.audit import AuditFilter
 from postroom.records.names import DEAD_LETTER_QUEUE, MAIL_QUEUE, SINGLE_MAIL_QUEUE
@@ -39,7 +39,7 @@ async def test_a_batch_that_killed_five_senders_is_held_for_people(town: Town) -
     for life in range(5):
         await die_over_it(town, life)
     clerk = await town.clerk("clerk.6")
-    assert await clerk.take() is Handled.DEAD
+    assert await clerk.take() is ItemResult.DEAD
     await town.quiet()
     message = await town.read(ref)
     assert message.books == Books(held=2, doubts=5)

@@ -8,7 +8,7 @@ import pytest
 
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, OnDoubt
-from postroom.flow.send import BUSY_DELAY_S, Handled
+from postroom.flow.send import BUSY_DELAY_S, ItemResult
 from postroom.records.names import DEAD_LETTER_QUEUE
 from postroom.storage.port import Claim, Queues, Unavailable
 from tests.clock import soon
@@ -74,12 +74,12 @@ async def test_a_sender_of_another_machine_is_left_alone_while_its_lease_runs(to
     town.clock.move(CLAIM_S)  # the item is there again
     await clerk.hold_lease()
     await other.hold_lease()
-    assert await other.take() is Handled.BUSY
+    assert await other.take() is ItemResult.BUSY
     assert set((await town.states(ref)).values()) == {State.SENDING}
     town.sink.release()
-    assert await clerk.finish() is Handled.LOST  # of the item, not of what was sent
+    assert await clerk.finish() is ItemResult.LOST  # of the item, not of what was sent
     town.clock.move(BUSY_DELAY_S)
-    assert await other.take() is Handled.IDLE
+    assert await other.take() is ItemResult.IDLE
     assert town.arrived() == once_each(NAMES)
     assert (await town.read(ref)).books == Books(sent=5)
 

@@ -10,7 +10,7 @@ from postroom.actions import control_message
 from postroom.domain.delivery import State
 from postroom.domain.message import Books, Message, OnDoubt, Revive, Status
 from postroom.flow.schedule import LEFTOVER_AFTER
-from postroom.flow.send import Handled
+from postroom.flow.send import ItemResult
 from postroom.records import batches, messages
 from postroom.records.names import MAIL_QUEUE
 from postroom.scheduler import Scheduler
@@ -144,9 +144,9 @@ async def test_a_batch_in_a_living_senders_hand_is_waited_for_and_then_followed(
     assert (waiting.status, waiting.batches_requeued) == (Status.QUEUING, 0)
     assert await town.items() == 1  # the sender's own: none is put beside it
     town.sink.release()
-    assert await clerk.finish() is Handled.DONE
+    assert await clerk.finish() is ItemResult.DONE
     await town.fan_out()
-    assert await clerk.take() is Handled.DONE
+    assert await clerk.take() is ItemResult.DONE
     assert town.arrived() == once_each(names)
     await town.quiet()
     assert (await town.read(ref)).books == Books(sent=3, doubts=1)
@@ -171,7 +171,7 @@ async def test_a_sender_that_stalls_while_people_decide_can_still_write_what_it_
     await town.fan_out()
     assert await batches.find_ledger(town.storage.tables, ref, 0) == before
     town.sink.release()
-    assert await clerk.finish() is Handled.LATER
+    assert await clerk.finish() is ItemResult.LATER
     assert await town.states(ref) == {
         "drop-in-data-once": State.HELD,
         "slow": State.SENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroom.actions import control_message
 from postroom.domain.message import Books
 from postroom.flow import sweep
-from postroom.flow.send import Handled
+from postroom.flow.send import ItemResult
 from postroom.records import batches
 from postroom.records.names import MAIL_QUEUE
 from tests.scenario.town import CLAIM_S, LEASE_S, Clerk, Town, once_each, students
@@ -82,7 +82,7 @@ async def test_no_item_is_put_for_a_batch_that_a_living_sender_has_in_hand(town:
     await town.fan_out()
     assert await town.items() == 0
     town.sink.release()
-    assert await clerk.finish() is Handled.LOST  # of the item, not of what was sent
+    assert await clerk.finish() is ItemResult.LOST  # of the item, not of what was sent
     assert (await town.read(ref)).books == Books(sent=3)
 
 

@@ -15,7 +15,7 @@ from postroom.domain.job_status import JobStatus
 from postroom.domain.mailing_list import MailingList
 from postroom.importing import jobs, upload, worker
 from postroom.importing.csv_people import Columns
-from postroom.importing.job import KEPT, Existing, ImportJob, Purpose, mapped
+from postroom.importing.job import KEPT, ExistingFields, ImportJob, Purpose, mapped
 from postroom.importing.upload import UPLOAD_MAX, UploadWriter
 from postroom.importing.worker import FORGOTTEN_AFTER, RETRY_S, TRIES_MAX, ImportWorker
 from postroom.records import lists, subscribers
@@ -100,7 +100,7 @@ class Installation:
             created_at=START,
         )
         columns = Columns(0, (), None, 1)
-        job = mapped(job, columns, Purpose.CONFIRMED, Existing.LEAVE, "they asked for it")
+        job = mapped(job, columns, Purpose.CONFIRMED, ExistingFields.LEAVE, "they asked for it")
         await jobs.create(self.storage.tables, job)
         return self
 

@@ -7,7 +7,7 @@ import pytest
 from postroom.actions import control_message
 from postroom.domain.message import Books, Message, OnDoubt, Status
 from postroom.flow import archive, fan_out, report, schedule
-from postroom.flow.send import Handled
+from postroom.flow.send import ItemResult
 from postroom.records import messages
 from postroom.records.messages import DueEntry
 from postroom.scheduler import Scheduler
@@ -23,11 +23,11 @@ async def test_a_sender_without_its_lease_hands_nothing_over(town: Town) -> None
     await clerk.take_until(town.sink.is_waiting.wait())
     town.clock.move(LEASE_S)
     town.sink.release()
-    assert await clerk.finish() is Handled.LATER
+    assert await clerk.finish() is ItemResult.LATER
     assert town.arrived() == once_each(["slow"])
     assert (await town.read(ref)).books == Books(queued=3, sent=1)
     await clerk.hold_lease()
-    assert await clerk.take() is Handled.DONE
+    assert await clerk.take() is ItemResult.DONE
     assert town.arrived() == once_each(NAMES)
 
 
@@ -53,7 +53,7 @@ async def test_what_a_sender_writes_after_another_took_over_changes_no_books(
     await other.take()
     before = (await town.read(ref)).books
     town.sink.release()
-    assert await stalled.finish() is Handled.LOST
+    assert await stalled.finish() is ItemResult.LOST
     assert (await town.read(ref)).books == before
     if on_doubt is OnDoubt.HOLD:
         assert before == Books(held=4, doubts=4)

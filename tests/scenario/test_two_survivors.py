@@ -13,7 +13,7 @@ import pytest
 
 from postroom.domain.delivery import FINAL, DeliveryEnd, State
 from postroom.domain.retry import RetryRules
-from postroom.flow.send import Handled
+from postroom.flow.send import ItemResult
 from postroom.records import archive
 from postroom.records.names import MAIL_QUEUE
 from tests.clock import PATIENCE_S, soon
@@ -34,7 +34,7 @@ class Survivor:
     def __init__(self) -> None:
         self._stands = asyncio.Event()
         self._may_go_on = asyncio.Event()
-        self._work: asyncio.Task[Handled | None] | None = None
+        self._work: asyncio.Task[ItemResult | None] | None = None
 
     async def take(self) -> None:
         self._work = asyncio.create_task(self.clerk.take())
@@ -45,7 +45,7 @@ class Survivor:
         self._stands.set()
         await self._may_go_on.wait()
 
-    async def go_on(self) -> Handled | None:
+    async def go_on(self) -> ItemResult | None:
         assert self._work
         self._may_go_on.set()
         async with asyncio.timeout(PATIENCE_S):
@@ -119,7 +119,7 @@ async def test_who_comes_second_with_his_rows_has_lost_the_batch(
     second = await survivor(town, BEFORE_ROWS, knows=not knower_is_first)
     await second.take()  # it has looked, and found no row
     await first.take()
-    assert await second.go_on() is Handled.LOST
-    assert await first.go_on() is not Handled.LOST
+    assert await second.go_on() is ItemResult.LOST
+    assert await first.go_on() is not ItemResult.LOST
     states = await town.states(ref)
     assert states["ada"] is states["bob"] is (State.SENT if knower_is_first else State.FAILED)

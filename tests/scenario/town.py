@@ -29,7 +29,7 @@ from postroom.flow import report, subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.flow.feedback import FeedbackHandler
 from postroom.flow.render import Renderer, Site
-from postroom.flow.send import BatchSender, Handled
+from postroom.flow.send import BatchSender, ItemResult
 from postroom.records import (
     archive,
     batches,
@@ -105,7 +105,7 @@ class Clerk:
         )
         self._journals.open()
         self.journal = self._journals.lane(0)
-        self._work: asyncio.Task[Handled | None] | None = None
+        self._work: asyncio.Task[ItemResult | None] | None = None
 
     async def hold_lease(self) -> None:
         now = self.town.clock.now()
@@ -117,7 +117,7 @@ class Clerk:
         claims = await self.town.storage.queues.claim(MAIL_QUEUE, limit=1, lease_s=CLAIM_S)
         return claims[0] if claims else None
 
-    async def take(self) -> Handled | None:
+    async def take(self) -> ItemResult | None:
         """Handle the next item; None if there is none."""
         claim = await self.claim()
         return await self.sender.handle(claim, self._lane, self.journal) if claim else None
@@ -132,7 +132,7 @@ class Clerk:
         self._work = asyncio.create_task(self.take())
         await soon(signal)
 
-    async def finish(self) -> Handled | None:
+    async def finish(self) -> ItemResult | None:
         assert self._work
         async with asyncio.timeout(PATIENCE_S):
             return await self._work

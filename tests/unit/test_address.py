@@ -105,7 +105,7 @@ def test_what_composes_to_ascii_is_judged_after_composing() -> None:
         ("ann\u200bb@contoso.edu", "space or an invisible"),
         ("ann\ue000@contoso.edu", "space or an invisible"),
         ("ann,b@contoso.edu", "not allowed in addresses"),
-        ("ann@[192.0.2.1]", "IP number"),
+        ("ann@[192.0.2.1]", "IP address"),
         ("ann@192.0.2.1", "not a domain name"),
         ("ann@-contoso.edu", "not a domain name"),
         ("ann@contoso-.edu", "not a domain name"),

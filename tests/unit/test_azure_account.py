@@ -92,5 +92,5 @@ def test_a_prefix_is_small_letters_and_digits(prefix: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["2a", "A", "a-b", "a_b", "ü", "a" * 21])
 def test_a_prefix_that_no_table_or_queue_could_have_is_refused(prefix: str) -> None:
-    with pytest.raises(ValueError, match="small letters"):
+    with pytest.raises(ValueError, match="lower-case letters"):
         check_prefix(prefix)

@@ -12,8 +12,8 @@ from postroom.importing.csv_people import (
     Columns,
     People,
     Person,
-    beginning,
     check_column_name,
+    csv_sample,
 )
 
 
@@ -34,19 +34,19 @@ def lines(text: str) -> io.StringIO:
     ],
 )
 def test_what_a_file_seems_to_be(text: str, email: int, has_header: bool, names: list[str]) -> None:
-    found = beginning(iter(lines(text)), 6)
+    found = csv_sample(iter(lines(text)), 6)
     assert (found.email, found.has_header, found.names) == (email, has_header, names)
 
 
 def test_no_more_is_read_than_needed() -> None:
     endless = iter(lambda: "a@b.example\n", "")
-    assert len(beginning(endless, 6).rows) == 6
+    assert len(csv_sample(endless, 6).rows) == 6
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", " , ,\n"])
 def test_a_file_with_nothing_in_it_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="The file is empty"):
-        beginning(iter(lines(text)), 6)
+        csv_sample(iter(lines(text)), 6)
 
 
 def test_chosen_columns_need_no_headings() -> None:

@@ -15,8 +15,8 @@ from postroom.importing.csv_people import (
     People,
     Person,
     attribute_names,
-    beginning,
     columns_of,
+    csv_sample,
 )
 
 
@@ -153,4 +153,4 @@ def test_a_file_with_too_many_columns_is_refused() -> None:
     with pytest.raises(BadInput, match="1,004 columns"):
         people(f"{header}\n")
     with pytest.raises(BadInput, match="1,004 columns"):
-        beginning(iter(io.StringIO(f"email\n{header}\n", newline="")), 6)
+        csv_sample(iter(io.StringIO(f"email\n{header}\n", newline="")), 6)

@@ -25,7 +25,7 @@ from postroom.domain.csv_rows import (
     clean,
 )
 from postroom.domain.errors import BadInput
-from postroom.importing.csv_people import BEGINNING_STRETCHES, Columns, People, beginning
+from postroom.importing.csv_people import BEGINNING_STRETCHES, Columns, People, csv_sample
 
 CHOSEN = Columns(0, ((1, "name"),), None, 2)
 ACCENTS = "a" + "\u0301\u0323" * 30_000  # in an order that composing them has to mend
@@ -114,7 +114,7 @@ def test_a_cell_of_any_length_in_many_lines_is_refused_and_the_rows_after_it_are
 @any_kind
 @pytest.mark.parametrize(
     "read",
-    [lambda lines: beginning(lines, 6), lambda lines: People(lines, {}, CHOSEN)],
+    [lambda lines: csv_sample(lines, 6), lambda lines: People(lines, {}, CHOSEN)],
     ids=["the page", "the run"],
 )
 def test_the_beginning_of_a_file_has_an_end(line: str, read: Callable[[Lines], object]) -> None:
@@ -127,11 +127,11 @@ def test_the_beginning_of_a_file_has_an_end(line: str, read: Callable[[Lines], o
 
 def test_a_file_that_begins_with_empty_rows_alone_is_refused_with_a_sentence() -> None:
     with pytest.raises(BadInput, match="begins with too many empty"):
-        beginning(Lines("\n", first=""), 6)
+        csv_sample(Lines("\n", first=""), 6)
 
 
 def test_what_stands_at_the_beginning_is_shown_whatever_comes_after_it() -> None:
-    assert beginning(Lines("\n"), 6).rows == [["email", "name"]]
+    assert csv_sample(Lines("\n"), 6).rows == [["email", "name"]]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_stands_at_the_beginning_is_shown_whatever_comes_after_it() -> None
     [
         clean,
         lambda text: parse_address(f"{text}@contoso.edu"),
-        lambda text: beginning(iter([f"email,{text}\n"]), 6).names,
+        lambda text: csv_sample(iter([f"email,{text}\n"]), 6).names,
         lambda text: list(People(iter(["email,name\n", f"ada@contoso.edu,{text}\n"]), {})),
         lambda text: list(People(iter(["email,name\n", f"{text}@contoso.edu,\n"]), {})),
     ],

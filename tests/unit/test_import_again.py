@@ -17,7 +17,7 @@ from postroom.domain.subscriber import ATTRIBUTES_MAX, InactiveReason, Subscribe
 from postroom.flow import subscribe
 from postroom.importing.csv_people import People
 from postroom.importing.import_people import BATCH_PEOPLE, ImportTerms, import_people
-from postroom.importing.job import Existing, ImportCounts
+from postroom.importing.job import ExistingFields, ImportCounts
 from postroom.records import consents, counts, edits, lists, subscribers
 from postroom.records.names import SINGLE_MAIL_QUEUE
 from tests.acting import acting
@@ -121,7 +121,7 @@ async def test_an_inactive_person_is_never_confirmed_updated_or_asked(
     await subscribe.leave(acting(context.tables, START), LIST, one.guid, why)
     for terms in ({"verified": True}, {"ask": True}):
         found = await context.import_people(
-            "ada@contoso.edu,Ada", header="email,name", existing=Existing.OVERWRITE, **terms
+            "ada@contoso.edu,Ada", header="email,name", existing=ExistingFields.OVERWRITE, **terms
         )
         assert found == ImportCounts(unsubscribed=1)
     after = await context.read("ada@contoso.edu")
@@ -166,13 +166,13 @@ async def add_ada(context: Desk, **attributes: str) -> None:
 @pytest.mark.parametrize(
     ("existing", "updated", "after"),
     [
-        (Existing.LEAVE, 0, {"name": "Ada", "city": "Wien"}),
-        (Existing.FILL, 1, {"name": "Ada", "city": "Wien", "title": "Dr."}),
-        (Existing.OVERWRITE, 1, {"name": "Ada L.", "city": "Wien", "title": "Dr."}),
+        (ExistingFields.LEAVE, 0, {"name": "Ada", "city": "Wien"}),
+        (ExistingFields.FILL, 1, {"name": "Ada", "city": "Wien", "title": "Dr."}),
+        (ExistingFields.OVERWRITE, 1, {"name": "Ada L.", "city": "Wien", "title": "Dr."}),
     ],
 )
 async def test_fields_of_who_is_there_are_left_filled_in_or_overwritten(
-    context: Desk, existing: Existing, updated: int, after: dict[str, str]
+    context: Desk, existing: ExistingFields, updated: int, after: dict[str, str]
 ) -> None:
     await add_ada(context, name="Ada", city="Wien")
     row, terms = f"{ADA},Ada L.,,Dr.", {"header": "email,name,city,title", "existing": existing}
@@ -189,7 +189,7 @@ async def test_fields_of_who_is_there_are_left_filled_in_or_overwritten(
 async def test_a_row_that_would_give_somebody_too_many_fields_is_refused(context: Desk) -> None:
     await add_ada(context, **{f"old_{at}": "x" for at in range(ATTRIBUTES_MAX)})
     row, header = f"{ADA},x", "email,one_more"
-    found = await context.import_people(row, header=header, existing=Existing.FILL)
+    found = await context.import_people(row, header=header, existing=ExistingFields.FILL)
     assert found == ImportCounts(bad=1)
     assert context.watch.refusals[0].value == ADA
 
@@ -198,7 +198,7 @@ async def test_one_import_confirms_and_updates_the_same_person_and_counts_both(
     context: Desk,
 ) -> None:
     await context.import_people(ADA)
-    terms: dict[str, Any] = {"verified": True, "existing": Existing.FILL}
+    terms: dict[str, Any] = {"verified": True, "existing": ExistingFields.FILL}
     found = await context.import_people(f"{ADA},Ada", header="email,name", **terms)
     assert found == ImportCounts(already=1, confirmed=1, updated=1)
     assert found.rows == 1
@@ -271,7 +271,7 @@ async def test_an_import_killed_at_any_write_is_finished_by_the_next_run(
     ask: bool, is_after: bool
 ) -> None:
     rows = [f"{each},Ada" for each in students(MANY)]
-    terms: dict[str, Any] = {"header": "email,name", "existing": Existing.OVERWRITE}
+    terms: dict[str, Any] = {"header": "email,name", "existing": ExistingFields.OVERWRITE}
     terms |= {"ask": True} if ask else {"verified": True}
     for kills_at in range(1, 200):
         context = await Desk().open()

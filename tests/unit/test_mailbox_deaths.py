@@ -9,7 +9,7 @@ import pytest
 
 from postroom.bounce_mailbox.directory import DirectoryMailbox
 from postroom.bounce_mailbox.port import Filing
-from postroom.bounce_mailbox.reader import LEFT_S, MailboxReader
+from postroom.bounce_mailbox.reader import POSTPONED_S, MailboxReader
 from postroom.domain.delivery_token import delivery_tokens
 from postroom.flow.feedback import FeedbackHandler, put_forgotten_items
 from postroom.records import feedback
@@ -92,7 +92,7 @@ async def test_killed_at_any_write_each_mail_counts_once(is_after: bool, tmp_pat
         writes = fuse.writes
         fuse.set(-1)
         await check_none_is_gone_unrecorded(storage, ref, folder)
-        clock.move(LEFT_S)  # its lease expires
+        clock.move(POSTPONED_S)  # its lease expires
         assert not await dies(reader_of(storage, clock, folder, fuse, "second"))
         await put_forgotten_items(storage)
         handler = FeedbackHandler(storage, clock, SECRET)

@@ -15,8 +15,8 @@ from postroom.bounce_mailbox.port import Filing, MailboxUnavailable, ReturnedMai
 from postroom.bounce_mailbox.reader import (
     COUNTS_EVERY_S,
     FAULT_REST_S_MAX,
-    LEFT_S,
     MAILS_TOGETHER,
+    POSTPONED_S,
     MailboxReader,
 )
 from postroom.domain.delivery_token import delivery_tokens
@@ -162,7 +162,7 @@ async def test_a_mail_that_makes_trouble_does_not_hold_up_the_others(fault: str)
         clock.move(await reader.rest_s())
     assert set(mailbox.mails) == {"0", "51"}
     setattr(mailbox, fault, set())
-    clock.move(LEFT_S)
+    clock.move(POSTPONED_S)
     await read_all(reader)
     assert mailbox.mails == {}
     assert len(await stored_events(storage)) == 99

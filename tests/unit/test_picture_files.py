@@ -19,11 +19,11 @@ from tests.picture_samples import drawing, encoded, opened
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "nothing": (lambda: b"", "empty"),
     "SVG with a script": (samples.svg, "SVG"),
-    "a web page": (lambda: b"<html>" + samples.SCRIPT, "not a picture"),
+    "a web page": (lambda: b"<html>" + samples.SCRIPT, "This picture cannot be read"),
     "HEIC": (samples.heic, "HEIC"),
-    "TIFF": (lambda: encoded(drawing(), "TIFF"), "not a picture"),
-    "BMP": (lambda: encoded(drawing(), "BMP"), "not a picture"),
-    "PDF": (lambda: encoded(drawing(), "PDF"), "not a picture"),
+    "TIFF": (lambda: encoded(drawing(), "TIFF"), "This picture cannot be read"),
+    "BMP": (lambda: encoded(drawing(), "BMP"), "This picture cannot be read"),
+    "PDF": (lambda: encoded(drawing(), "PDF"), "This picture cannot be read"),
     "PNG bomb": (lambda: samples.png_with_dimensions(30_000, 30_000), "too many pixels"),
     "PNG, huge width": (lambda: samples.png_with_dimensions(2**31 - 1, 1), "too many pixels"),
     "PNG above our limit": (lambda: samples.png_with_dimensions(6000, 6000), "too many pixels"),
@@ -54,7 +54,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "half a PNG": (lambda: encoded(samples.photo(400, 300), "PNG")[:8000], "damaged"),
     "half a GIF": (lambda: encoded(samples.photo(400, 300), "GIF")[:8000], "damaged"),
     "half a WebP": (lambda: encoded(samples.photo(400, 300), "WEBP")[:800], "damaged"),
-    "only the first bytes": (lambda: samples.jpeg()[:20], "not a picture"),
+    "only the first bytes": (lambda: samples.jpeg()[:20], "This picture cannot be read"),
     "too many bytes": (lambda: samples.jpeg() + bytes(UPLOAD_BYTES_MAX), "MB"),
 }
 

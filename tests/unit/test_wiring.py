@@ -74,7 +74,7 @@ def test_an_entry_in_the_registry_is_enough(settings: Settings) -> None:
 
 def test_the_doctor_examines_what_the_entries_say_and_nothing_else(settings: Settings) -> None:
     findings = {finding.about: finding for finding in examine()}
-    assert findings["storage"].words == "a cloud opens"
+    assert findings["storage"].words == "a cloud can be opened"
     assert findings["replicas"] == ENGINE_FINDING
     assert findings["transport"] == TRANSPORT_FINDING
     assert "integrity" not in findings  # that is about SQLite's file

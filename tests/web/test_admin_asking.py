@@ -120,7 +120,7 @@ async def test_a_run_in_another_process_is_shown_stopped_and_gone_on_with(editor
     await runs_at(editor).settled()
     assert await items(editor) == 0
     await editor.post(PAGE, act="stop")
-    assert "Stopping …" in (await editor.get(PAGE)).text
+    assert "Stopping…" in (await editor.get(PAGE)).text
     await change(editor, job, status=JobStatus.STOPPED, asked=4)
     stopped = (await editor.get(PAGE)).text
     assert "Stopped after 4 people were asked" in stopped

@@ -55,7 +55,7 @@ async def test_files_are_attached_to_a_new_message_and_the_form_comes_back(edito
     page = (await editor.get(f"{path}/write")).text
     assert PDF[0] in page
     assert "13 bytes" in page
-    assert "Up to 10 files, 10.0 MiB together" in page
+    assert "Up to 10 files, 10.0 MiB in total" in page
 
 
 @pytest.mark.parametrize("kind", ["html", "markdown", "mjml", "blocks"])
@@ -131,7 +131,7 @@ async def test_a_file_is_removed(editor: Worker) -> None:
     [
         (("setup.exe", b"MZ", ""), "Gmail and Outlook block files that end in .exe"),
         (("empty.pdf", b"", ""), "is empty"),
-        (("large.pdf", b"x" * (ATTACHED_BYTES_MAX + 1), ""), "together can have 10 MB"),
+        (("large.pdf", b"x" * (ATTACHED_BYTES_MAX + 1), ""), "over the limit of 10 MB"),
     ],
 )
 async def test_a_refused_file_keeps_what_was_typed_and_says_why(
@@ -154,7 +154,7 @@ async def test_the_files_must_fit_beside_those_that_are_there(editor: Worker) ->
     fields = fields_in((await editor.get(f"{path}/write")).text) | {"subject": "Typed words"}
     answer = await save(editor, f"{path}/write", PDF, **fields)
     assert answer.status_code == 422
-    assert "together can have 10 MB" in answer.text
+    assert "over the limit of 10 MB" in answer.text
     assert (await stored(editor, path)).subject == GOOD["subject"]  # nothing was saved
 
 

@@ -157,7 +157,7 @@ async def test_columns_hold_blocks_and_become_three(editor: Worker) -> None:
     inner = msgspec.to_builtins(document.blocks[-1])["columns"]
     assert [len(column) for column in inner] == [1, 0, 1]
     refused = await editor.post(BLOCKS, **fields | {"op": f"add:columns:{columns}.0"})
-    assert "Columns cannot be in a column" in refused.text
+    assert "A column cannot contain columns" in refused.text
 
 
 async def test_a_mistake_names_its_block_and_keeps_what_was_typed(editor: Worker) -> None:

@@ -75,9 +75,9 @@ async def test_a_zip_becomes_a_draft_and_its_pictures_are_in_the_library(editor:
     assert sorted((each.name, each.alt) for each in found) == [("a.png", "A"), ("photo.jpg", "")]
     page = unescape((await editor.get(f"{path}/imported")).text)
     for sentence in (
-        "2 pictures are in the media library now.",
+        "2 pictures were added to the media library.",
         "Scripts were removed",
-        "1 picture is missing, and nobody will see it: images/gone.png",
+        "1 picture is missing and will not be shown: images/gone.png",
         "such as SVG: export/images/bad.svg",
     ):
         assert sentence in page
@@ -109,10 +109,10 @@ async def test_a_zip_with_several_pages_asks_which(editor: Worker) -> None:
         (b"", {}, "empty"),
         (b"just text", {}, "not an HTML page"),
         (b"PK\x03\x04 rest", {}, "damaged"),
-        (zipped(**{"../x.html": b""}), {}, "outside of the zip"),
+        (zipped(**{"../x.html": b""}), {}, "outside the zip"),
         (b"<p>{{ name", {}, "never closed"),
         (b"<p>x", {"list": "nolist"}, "no list"),
-        (b"<p>" + b"x" * (2 * 1024 * 1024), {}, "over 2 MB"),
+        (b"<p>" + b"x" * (2 * 1024 * 1024), {}, "larger than 2 MB"),
     ],
 )
 async def test_what_cannot_be_brought_is_refused_with_a_sentence(
@@ -136,7 +136,7 @@ async def test_a_program_brings_a_zip_once(program: Program) -> None:
     first = await program.call("POST", "/messages/import", sent, idempotency_key="one")
     assert first.status_code == 201, first.text
     assert (first.json()["subject"], first.json()["format"]) == ("Our news", "html")
-    assert "2 pictures are in the media library now." in first.json()["notes"]
+    assert "2 pictures were added to the media library." in first.json()["notes"]
     again = await program.call("POST", "/messages/import", sent, idempotency_key="one")
     assert again.json() == first.json()
     assert len(await program.pages("/messages")) == 1

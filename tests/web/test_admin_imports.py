@@ -18,7 +18,7 @@ from postroom.domain.job_status import JobStatus
 from postroom.domain.subscriber import InactiveReason
 from postroom.domain.user import Role
 from postroom.flow import subscribe
-from postroom.importing.csv_people import Beginning, beginning
+from postroom.importing.csv_people import CsvSample, csv_sample
 from postroom.records import counts
 from postroom.web import security
 from postroom.web.admin import imports
@@ -98,11 +98,11 @@ async def test_a_file_is_looked_at_beside_the_event_loop(
 ) -> None:
     threads: list[int] = []
 
-    def noted(lines: Iterator[str], rows: int) -> Beginning:
+    def noted(lines: Iterator[str], rows: int) -> CsvSample:
         threads.append(threading.get_ident())
-        return beginning(lines, rows)
+        return csv_sample(lines, rows)
 
-    monkeypatch.setattr(imports, "beginning", noted)
+    monkeypatch.setattr(imports, "csv_sample", noted)
     path, _ = await looked_over(editor, GOOD)
     await editor.get(f"{path}/columns")
     assert len(threads) == 3  # uploaded, chosen, shown again
@@ -114,7 +114,7 @@ async def test_an_upload_without_a_file_or_for_no_list_is_refused(editor: Worker
     assert "There is no such list" in (await upload(editor, GOOD, list_name="nowhere")).text
     assert "cannot be a list name" in (await upload(editor, GOOD, list_name="no blanks")).text
     plain = await editor.post("/admin/imports/upload", list=LIST)
-    assert "has no file in it" in plain.text
+    assert "contains no file" in plain.text
     assert await kinds_kept(editor) == []
 
 

@@ -188,7 +188,7 @@ async def test_one_limit_too_many_is_refused_with_a_sentence(owner: Worker) -> N
     sent = fields_of(await shown(owner), SET) | GOOD
     answer = await owner.post(SET, **sent)
     assert answer.status_code == 422
-    assert f"There are already {LIMITS_MAX} limits; clear one." in answer.text
+    assert f"There are already {LIMITS_MAX} limits. Clear one first." in answer.text
     assert fields_of(answer.text, SET) == sent
     await owner.post("/admin/limits/d7.contoso.edu/clear")
     assert (await owner.post(SET, **sent)).status_code == 303

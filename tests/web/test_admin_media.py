@@ -137,8 +137,8 @@ async def test_several_pictures_are_added_at_once(editor: Worker) -> None:
 
 HOSTILE = {
     "empty.png": (b"", "empty"),
-    "logo.svg": (samples.svg(), "SVG pictures can contain programs"),
-    "page.jpg": (b"<html>" + samples.SCRIPT, "not a picture"),
+    "logo.svg": (samples.svg(), "SVG pictures can contain scripts"),
+    "page.jpg": (b"<html>" + samples.SCRIPT, "This picture cannot be read"),
     "bomb.png": (samples.png_with_dimensions(30_000, 30_000), "too many pixels"),
     "frames.gif": (samples.gif_with_frames(1000), "animation"),
     "half.jpg": (PHOTO[:3000], "damaged"),
@@ -249,7 +249,7 @@ async def test_a_picture_in_use_is_deleted_only_by_somebody_who_knows(editor: Wo
     etag = (await media.read(storage.tables, picture.id)).etag
     refused = await editor.post(delete, etag=etag)
     assert refused.status_code == 409
-    assert "Delete it all the same" in refused.text
+    assert "Delete it anyway" in refused.text
     assert (await editor.post(delete, etag="old")).status_code == 409
     done = await editor.post(delete, etag=etag, anyway="yes")
     assert (done.headers["location"], notice_in(done)) == (MEDIA, "deleted")
@@ -273,7 +273,7 @@ async def test_a_picture_is_guarded_by_messages_behind_many_drafts(
         if number == 0:  # the oldest one, so the last to be looked into
             await compose.give_time(act, made.ref, NOW + timedelta(days=1))
     delete = f"{MEDIA}/{picture.id}/delete"
-    assert "Delete it all the same" in (await editor.get(delete)).text
+    assert "Delete it anyway" in (await editor.get(delete)).text
     etag = (await media.read(storage.tables, picture.id)).etag
     assert (await editor.post(delete, etag=etag)).status_code == 409
     assert (await editor.post(delete, etag=etag, anyway="yes")).status_code == 303
@@ -481,11 +481,11 @@ async def test_heavy_pictures_are_named(editor: Worker, monkeypatch: pytest.Monk
     fields = await pressed(editor, fields, f"picture:{block}:{picture.id}")
     answer = await editor.post("/admin/messages/preview", **fields)
     assert "This picture has" in answer.text
-    assert "The pictures have" in answer.text
+    assert "The pictures total" in answer.text
     body = f'<img src="{{{{ site_url }}}}{picture.path}" alt="View">'
     typed = {"list": LIST, "subject": "x", "kind": "html", "body": body}
     answer = await editor.post("/admin/messages/preview", **typed)
-    assert "The pictures of the media library have" in answer.text
+    assert "The pictures of the media library total" in answer.text
 
 
 async def test_a_deleted_picture_is_named_by_the_checks(editor: Worker) -> None:

@@ -223,7 +223,7 @@ async def test_a_saved_message_is_shown_as_a_chosen_person_would_get_it(editor: 
 @pytest.mark.parametrize(
     ("body", "warning"),
     [
-        ("<p>{{ nmae }}</p>", "Nobody on the list has {{ nmae }}"),
+        ("<p>{{ nmae }}</p>", "No subscriber of the list has {{ nmae }}"),
         ('<a href="http://contoso.edu">x</a>', "links do not use https"),
         ('<a href="/here">x</a>', "Relative links, which do not work in emails: /here"),
         ('<a href="#">x</a>', "Links without a target: 1"),

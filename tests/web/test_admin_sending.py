@@ -62,7 +62,7 @@ async def going_out(editor: Worker, status: Status = Status.PROCESSING, **more: 
 async def test_a_message_on_its_way_shows_books_that_balance(editor: Worker) -> None:
     page = (await editor.get(await going_out(editor))).text
     assert "1 + 1 =" in page
-    assert "<strong>2</strong> recipients. The books balance." in page
+    assert "<strong>2</strong> recipients, all accounted for." in page
     assert 'sse-connect="' in page
     assert "Reload" in page  # without script
 

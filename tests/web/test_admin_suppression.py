@@ -244,7 +244,7 @@ async def test_bad_rows_are_shown_with_their_lines_and_the_others_are_suppressed
 @pytest.mark.parametrize(
     ("content", "name", "fields", "words"),
     [
-        ("", "", {}, "The form has no file in it"),
+        ("", "", {}, "The form contains no file"),
         (b"PK\x03\x04", "people.xlsx", {}, "spreadsheet"),
         (ADA, "people.csv", {"scope": "list"}, "at least one list"),
         ("a" * (6 * 1024 * 1024), "people.csv", {}, "larger than 5 MiB"),

@@ -106,11 +106,11 @@ async def test_a_message_leads_to_its_story_and_a_recipient_to_theirs(viewer: Wo
     assert f'href="{path}/story"' in page
     assert f'href="{path}/story?delivery=0.0"' in page
     story = await shown(viewer, f"{path}/story")
-    assert "The message was written." in story
+    assert "The message was created." in story
     assert "Sender sender 1 stopped" in story
     assert "Sender sender 2 stopped" in story
     delivery = await shown(viewer, f"{path}/story", delivery="0.0")
-    steps = ["The message was written.", "number 1 of 2 in batch 0", "failed for good", "550 5.1.1"]
+    steps = ["The message was created.", "number 1 of 2 in batch 0", "failed for good", "550 5.1.1"]
     places = [delivery.index(step) for step in steps]
     assert places == sorted(places)
     assert "student0@contoso.edu" in delivery

@@ -311,7 +311,7 @@ async def test_a_scheduled_message_goes_back_to_draft_with_everything_in_it(
     assert (message.status, message.due_at) == (Status.DRAFT, None)
     assert await said_by(editor, path) == words
     page = (await editor.get(path)).text
-    assert "Back to draft. It will not be sent." in page
+    assert "Unscheduled. The message is a draft again and will not be sent." in page
     assert "Scheduled for" not in page
 
 

@@ -39,7 +39,7 @@ async def test_a_picture_is_added_found_and_deleted(program: Program) -> None:
     }
     await program.make("/messages", draft)
     refused = problem(await program.call("DELETE", path, if_match="*"), 409)
-    assert "scheduled or sent" in refused["detail"]
+    assert "scheduled or have been sent" in refused["detail"]
     gone = await program.call("DELETE", f"{path}?force=true", if_match="*")
     assert gone.status_code == 204
     problem(await program.call("GET", path), 404)
@@ -51,7 +51,7 @@ async def test_a_picture_is_added_found_and_deleted(program: Program) -> None:
         ("no base64!", "base64"),
         ("", "empty"),
         (base64.b64encode(svg()).decode(), "SVG"),
-        (base64.b64encode(SCRIPT).decode(), "not a picture"),
+        (base64.b64encode(SCRIPT).decode(), "This picture cannot be read"),
     ],
 )
 async def test_a_bad_picture_is_refused(program: Program, content: str, words: str) -> None:

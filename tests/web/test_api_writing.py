@@ -103,7 +103,7 @@ async def test_a_document_longer_than_other_bodies_is_read_in_one_piece(program:
     assert "256 KiB" in told["detail"]
     huge = ["x" * 1000] * 2000
     told = problem(await program.call("POST", "/messages", MESSAGE | {"blocks": huge}), 422)
-    assert "members are texts" in told["detail"]
+    assert "members are strings" in told["detail"]
 
 
 async def test_a_template_alone_is_copied_and_its_places_are_filled(program: Program) -> None:
@@ -150,9 +150,7 @@ async def test_a_preview_shows_the_email_and_what_to_look_at(program: Program) -
     seen = response.json()
     assert "Hello Ada" in seen["html"]
     assert "Hello Ada" in seen["text"]
-    assert {"field": "blocks[3]", "detail": "This button leads nowhere. Enter a link."} in seen[
-        "checks"
-    ]
+    assert {"field": "blocks[3]", "detail": "This button has no link. Enter one."} in seen["checks"]
     assert await program.pages("/messages") == []
     ref = await made(program, markdown="Hello {{ name }}")
     stored = (await program.call("POST", f"/messages/{ref}/preview", {"as": ADA})).json()

@@ -200,7 +200,7 @@ async def test_books_follow_without_a_reload(room: Room) -> None:
     async with room.watching(live(message)) as stream:
         name, data = await stream.event()
         assert name == "books"
-        assert "<strong>3</strong> recipients. The books balance." in data
+        assert "<strong>3</strong> recipients, all accounted for." in data
         await room.change(message.ref, books=Books(queued=1, sent=2))
         await room.clock.tick()
         name, data = await stream.event()

@@ -119,7 +119,7 @@ def _sentence(error: ValidationError) -> Text:
         case "float_parsing" | "float_type" | "finite_number":
             return _("Enter a number.")
     words = first["msg"].removeprefix("Value error, ")
-    return _("This value cannot be used: {words}.", words=words.rstrip("."))
+    return _("This value is not valid: {words}.", words=words.rstrip("."))
 
 
 def merged(started: Settings, changes: SettingChanges) -> Settings:

@@ -1,4 +1,4 @@
-"""Action, control message: unschedule, pause, resume or cancel it, retry failed or decide held.
+"""Action, control message: unschedule, pause, resume, cancel or retry it, decide on held ones.
 
 Before: any stage.   After: the scheduler and the senders see the new status within seconds.
 Dies half-way: each action is one guarded write, retried if the message has changed since.

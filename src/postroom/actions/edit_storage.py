@@ -76,7 +76,7 @@ async def delete_row(act: Act, table: str, seen: Row) -> None:
 
 async def put_item(act: Act, queue: str, body: str) -> None:
     if not body or len(body.encode("utf-8", "surrogatepass")) > ITEM_BYTES_MAX:
-        raise BadInput(_("An item must have 1 to {limit:,} bytes.", limit=ITEM_BYTES_MAX))
+        raise BadInput(_("An item must be 1 to {limit:,} bytes long.", limit=ITEM_BYTES_MAX))
     async with act.audited(AuditKind.ITEM, queue, AuditAction.PUT, after=body):
         await act.storage.queues.put(queue, body)
     _wake(act)
@@ -102,7 +102,7 @@ async def move_item(act: Act, queue: str, id_: str, to: str) -> Claim:
 async def put_blob(act: Act, name: str, content: bytes, *, seen: str) -> None:
     """Write a blob; Conflict unless its content is the one seen ("" if there was none)."""
     if len(content) > BLOB_BYTES_MAX:
-        raise BadInput(_("A blob has at most {limit} MiB.", limit=BLOB_BYTES_MAX // 1024**2))
+        raise BadInput(_("A blob can be at most {limit} MiB.", limit=BLOB_BYTES_MAX // 1024**2))
     with _checked_by_storage():
         current = await act.storage.blobs.get(name)
         before = "" if current is None else values_text({"bytes": len(current)})

@@ -36,7 +36,7 @@ class SeveralPages(BadInput):
         self.names = names
         super().__init__(
             _(
-                "The zip has several pages. Choose one: {names}.",
+                "The zip contains several pages. Choose one: {names}.",
                 names=", ".join(names[:PAGES_OFFERED_MAX]),
             )
         )
@@ -105,7 +105,7 @@ def _opened(content: bytes, page: str) -> tuple[ImportedHtml, ZipFiles | None]:
 def _page_text(content: bytes) -> str:
     if len(content) > BODY_BYTES_MAX:
         limit = BODY_BYTES_MAX // 1024**2
-        raise BadInput(_("The page has over {limit} MB. Shorten it.", limit=limit))
+        raise BadInput(_("The page is larger than {limit} MB. Shorten it.", limit=limit))
     text = decoded(content)
     if "\0" in text[:1000] or "<" not in text:
         raise BadInput(_("This is not an HTML page. Choose a .htm, .html or .zip file."))

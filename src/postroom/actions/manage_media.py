@@ -51,14 +51,14 @@ class PictureUses(msgspec.Struct, frozen=True):
     has_more: bool = False  # messages that were not looked into
 
     @property
-    def guarding(self) -> list[Message]:
+    def seen_by_recipients(self) -> list[Message]:
         """The messages whose recipients see the picture, or will; a cancelled one went to some."""
         return [each for each in self.messages if each.status is not Status.DRAFT]
 
     @property
     def is_guarded(self) -> bool:
-        """Also if messages that were not looked into may use it."""
-        return bool(self.guarding) or self.has_more
+        """Whether recipients see it, also if messages that were not looked into may use it."""
+        return bool(self.seen_by_recipients) or self.has_more
 
 
 def picture_data(picture: Picture, site_url: str = "") -> dict[str, Any]:
@@ -153,8 +153,8 @@ async def delete(act: Act, picture_id: str, etag: str, *, is_forced: bool = Fals
     if uses.is_guarded and not is_forced:
         raise WrongState(
             _(
-                "Messages that are scheduled or sent use this picture. Their recipients would "
-                "see an empty frame with the alt text in its place."
+                "Messages that are scheduled or have been sent use this picture. Their recipients "
+                "would see an empty frame with the alt text in its place."
             )
         )
     async with act.audited(AuditKind.PICTURE, found.value.name, AuditAction.DELETE):

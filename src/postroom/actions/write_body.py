@@ -99,7 +99,7 @@ async def _document(storage: Storage, body: BodyInput, before: BodySource | None
     elif before and before.kind is BodyKind.BLOCKS:
         base = parse_document(before.text)
     elif before and body.blocks is None:
-        raise BadBlock(_("Only a message in blocks has a design."), path="design")
+        raise BadBlock(_("Only a message written in blocks has a design."), path="design")
     plain: dict[str, Any] = msgspec.to_builtins(base)
     if body.blocks is not None:
         plain["blocks"] = body.blocks

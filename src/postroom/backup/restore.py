@@ -62,7 +62,7 @@ class RestoreContext(FillingContext):
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     """What was restored, and what waits for a person."""
 
     parts: list[Comparison]
@@ -70,7 +70,7 @@ class Restored:
     single_mails: int  # that became dead letters
 
 
-async def restore(context: RestoreContext) -> Restored:
+async def restore(context: RestoreContext) -> RestoreResult:
     """Restore everything; BadInput if the backup is damaged, WrongState if storage is in use."""
     context.on_progress("reading the backup", 0)
     if damage := await context.source.find_damage():
@@ -95,7 +95,7 @@ async def restore(context: RestoreContext) -> Restored:
     held = await hold_everything(target, manifest.made_at, context.clock.now())
     await call_with_retries(partial(state.delete, target, mark.row.run), context.clock)
     single_mails = len(await context.source.items(SINGLE_MAIL_QUEUE))
-    return Restored(parts, held, single_mails)
+    return RestoreResult(parts, held, single_mails)
 
 
 async def _begin(context: RestoreContext) -> TargetMark:

@@ -49,8 +49,8 @@ LEASE_POLLS = 3  # the lease lasts as long, so that one reader keeps it and its 
 MAILS_TOGETHER = 50  # a few milliseconds each
 SENDING_POLL_S = 10.0  # while messages are sent: most bounces come within minutes
 FAULT_REST_S_MAX = 900.0  # servers lock out who tries to log in too often
-LEFT_S = 3600.0  # until a mail is tried again that could not be read or put away
-LEFT_MAX = 10_000
+POSTPONED_S = 3600.0  # until a mail is tried again that could not be read or put away
+POSTPONED_MAX = 10_000
 COUNTS_EVERY_S = 300.0  # while nothing comes in
 
 
@@ -71,7 +71,7 @@ class MailboxReader:
     _lease: Lease | None = None
     _renew_at_s: float = 0.0
     _renewals: RenewalTracker = field(init=False)
-    _left: dict[str, float] = field(default_factory=dict)  # until when, by id
+    _postponed_until: dict[str, float] = field(default_factory=dict)  # until when, by id
     _faults: int = 0  # in a row
     _fault: str = ""
     _counted_at_s: float | None = None
@@ -118,7 +118,7 @@ class MailboxReader:
     # --- The steps ------------------------------------------------------------------------------
 
     async def _read_some(self) -> bool:
-        ids = await self.mailbox.waiting(limit=MAILS_TOGETHER, besides=self._still_left())
+        ids = await self.mailbox.waiting(limit=MAILS_TOGETHER, besides=self._still_postponed())
         mails, trouble = await self._fetch(ids)
         read = {id_: await self._interpret(mail) for id_, mail in mails.items()}
         read = await self._store(read)
@@ -129,7 +129,7 @@ class MailboxReader:
         await self._count(list(read.values()))
         if trouble:
             raise trouble
-        return bool(ids) and len(self._left) < LEFT_MAX
+        return bool(ids) and len(self._postponed_until) < POSTPONED_MAX
 
     async def _fetch(
         self, ids: Sequence[str]
@@ -145,10 +145,10 @@ class MailboxReader:
             try:
                 mail = await self.mailbox.fetch(id_)
             except MailboxUnavailable as error:
-                self._leave(id_)
+                self._postpone(id_)
                 return mails, error
             if mail is None:
-                self._leave(id_)
+                self._postpone(id_)
             else:
                 mails[id_] = mail
         return mails, None
@@ -193,19 +193,21 @@ class MailboxReader:
         if not ids:
             return
         for id_ in await self.mailbox.put_away(ids, filing):
-            self._leave(id_)
+            self._postpone(id_)
 
     # --- Mails that stay ------------------------------------------------------------------------
 
-    def _leave(self, id_: str) -> None:
+    def _postpone(self, id_: str) -> None:
         """Do not try this mail again for a while."""
-        if len(self._left) < LEFT_MAX:
-            self._left[id_] = self.clock.monotonic() + LEFT_S
+        if len(self._postponed_until) < POSTPONED_MAX:
+            self._postponed_until[id_] = self.clock.monotonic() + POSTPONED_S
 
-    def _still_left(self) -> set[str]:
+    def _still_postponed(self) -> set[str]:
         now_s = self.clock.monotonic()
-        self._left = {id_: until_s for id_, until_s in self._left.items() if until_s > now_s}
-        return set(self._left)
+        self._postponed_until = {
+            id_: until_s for id_, until_s in self._postponed_until.items() if until_s > now_s
+        }
+        return set(self._postponed_until)
 
     # --- What people see ------------------------------------------------------------------------
 

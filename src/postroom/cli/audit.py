@@ -42,11 +42,13 @@ async def audit(
     since: Annotated[
         str, typer.Option(metavar="TIME", help="7d, 12h, 30m, or a date or time in UTC.")
     ] = "",
-    before: Annotated[str, typer.Option(metavar="TIME", help="As --since.")] = "",
+    before: Annotated[
+        str, typer.Option(metavar="TIME", help="End of the period, in the same format.")
+    ] = "",
     text: Annotated[str, typer.Option(help="Part of what was changed, or of its values.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 50,
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write all of them into a file.")
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write all of them to a file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from postroom.backup.create import WrittenBackup
 from postroom.backup.create import create as create_backup
 from postroom.backup.create import verify as verify_backup
-from postroom.backup.restore import Restored
+from postroom.backup.restore import RestoreResult
 from postroom.backup.restore import restore as restore_backup
 from postroom.cli.exit_codes import REFUSED
 from postroom.cli.filling import explain_stop
@@ -96,7 +96,7 @@ def verify(file: Annotated[Path, typer.Argument(metavar="FILE")], as_json: AsJso
         echo_err(f"{damage} Do not rely on this backup. Use another one.")
         raise typer.Exit(REFUSED)
     if not as_json:
-        typer.echo("The backup is whole.")
+        typer.echo("The backup is complete and undamaged.")
 
 
 def restore(
@@ -123,7 +123,7 @@ def restore(
     show(data, as_json, *_lines(restored, f"{made_at:%Y-%m-%d %H:%M:%S} UTC"))
 
 
-async def _restore(settings: Settings, file: Path, *, as_json: bool) -> tuple[Restored, Any]:
+async def _restore(settings: Settings, file: Path, *, as_json: bool) -> tuple[RestoreResult, Any]:
     from postroom.clock import WallClock
     from postroom.wiring.backups import restore_context
 
@@ -141,7 +141,7 @@ async def _restore(settings: Settings, file: Path, *, as_json: bool) -> tuple[Re
                 return await restore_backup(context), context.source.manifest.made_at
 
 
-def _lines(restored: Restored, made_at: str) -> list[str]:
+def _lines(restored: RestoreResult, made_at: str) -> list[str]:
     """What is there again, and what a person has to decide."""
     rows = sum(part.target for part in restored.parts)
     lines = [

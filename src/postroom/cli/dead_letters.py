@@ -63,14 +63,14 @@ async def _handle_one(parts: Parts, id_: str, as_json: bool, *, clear: bool, res
     act = act_of(parts)
     if clear:
         await handle_dead_letters.clear(act, id_)
-        show({"id": id_, "cleared": True}, as_json, f"Dead letter {id_} is deleted.")
+        show({"id": id_, "cleared": True}, as_json, f"Dead letter {id_} was deleted.")
     elif resend:
         person = await handle_dead_letters.resend(act, id_)
         text = f"{person.address} will get a confirmation email."
         show({"id": id_, "address": person.address, "asked": True}, as_json, text)
     else:
         await handle_dead_letters.put_back(act, id_)
-        show({"id": id_, "requeued": True}, as_json, f"Dead letter {id_} is put back.")
+        show({"id": id_, "requeued": True}, as_json, f"Dead letter {id_} was put back.")
 
 
 def _clear(yes: bool, as_json: bool) -> None:

@@ -86,7 +86,7 @@ def show_records(
     show([_data(key) for key in keys], as_json, *(line for key in keys for line in _record(key)))
     if not keys and not as_json:
         whose = f" for {wanted}" if wanted else ""
-        echo_err(f"POSTROOM_DKIM_KEYS names no key{whose}. “postroom dkim create” makes one.")
+        echo_err(f"POSTROOM_DKIM_KEYS contains no key{whose}. “postroom dkim create” creates one.")
 
 
 def _free_selector(letter: str, domain: str, places: tuple[KeyPlace, ...], folder: Path) -> str:
@@ -103,7 +103,7 @@ def _file_of(folder: Path, domain: str, selector: str) -> Path:
 
 
 def _instructions(key: DkimKey, path: str, setting: str) -> Iterator[str]:
-    yield f"The private key is in {path}. Only its owner can read it; keep it so."
+    yield f"The private key is in {path}. Only its owner can read it; keep it that way."
     yield ""
     yield f"1. Add this TXT record to the DNS of {key.domain}:"
     yield ""

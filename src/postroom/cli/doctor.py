@@ -120,7 +120,7 @@ async def _checks(settings: Settings) -> AsyncIterator[Check]:
     try:
         async with open_parts(settings, create_folder=False) as parts:
             await probes.write(parts.storage.tables, f"{os.getpid()}")
-            yield Check(RIGHT, "storage", f"{engine.description} opens")
+            yield Check(RIGHT, "storage", f"{engine.description} can be opened")
             for check in await engine.examine():
                 yield check
             async for check in _check_dead_letters(parts):
@@ -208,7 +208,7 @@ async def _check_dead_letters(parts: Parts) -> AsyncIterator[Check]:
 async def _check_backups(parts: Parts) -> Check:
     record = await backups.find(parts.storage.tables)
     if record is None:
-        return Check(NOTE, "backups", "none has been made yet; the scheduler makes them")
+        return Check(NOTE, "backups", "no backup yet; the scheduler makes them")
     made = (
         f"the last good one was made {readable(record.made_at)}" if record.made_at else "none yet"
     )
@@ -227,7 +227,7 @@ async def _check_scheduler(parts: Parts) -> Check:
     waiting = await parts.storage.queues.length(MAIL_QUEUE)
     if waiting or await waits_for_scheduler(tables, now):
         fix = "Start “postroom serve”, or do what is due with “postroom drain”."
-        return Check(WRONG, "scheduler", "none is running, and something is due", fix)
+        return Check(WRONG, "scheduler", "none is running, but work is due", fix)
     return Check(NOTE, "scheduler", "none is running; nothing is due")
 
 

@@ -17,7 +17,7 @@ from postroom.feedback.mail_parts import MAIL_BYTES_MAX
 from postroom.feedback.report import Report, read_report
 
 app = typer.Typer(help="Bounces, delays and complaints.", no_args_is_help=True)
-Place = Annotated[Path, typer.Argument(help="A mail, or a folder of mails such as a Maildir.")]
+Place = Annotated[Path, typer.Argument(help="An email, or a folder of emails such as a Maildir.")]
 
 
 @app.callback()
@@ -49,7 +49,7 @@ def _explain_folder(folder: Path, as_json: bool) -> None:
         )
         typer.echo(f"           {found.words}")
     total = ", ".join(f"{count:,} {name}" for name, count in classes.most_common())
-    typer.echo(total or "There are no mails in this folder.")
+    typer.echo(total or "There are no emails in this folder.")
 
 
 async def _all_data(folder: Path) -> AsyncIterator[dict[str, str]]:

@@ -27,7 +27,7 @@ from postroom.importing.import_people import (
     ImportTerms,
 )
 from postroom.importing.job import (
-    Existing,
+    ExistingFields,
     ImportCounts,
     Purpose,
     check_basis,
@@ -49,8 +49,8 @@ def import_people(
         bool, typer.Option("--ask", help="Send a confirmation email to everybody unconfirmed.")
     ] = False,
     existing: Annotated[
-        Existing, typer.Option(help="What to do with the fields of people on the list.")
-    ] = Existing.LEAVE,
+        ExistingFields, typer.Option(help="What to do with the fields of people on the list.")
+    ] = ExistingFields.LEAVE,
     basis: Annotated[
         str,
         typer.Option(
@@ -73,7 +73,7 @@ def import_people(
     added again. After an interruption, run it again: it does only what is missing.
     """
     if verified and ask:
-        raise typer.BadParameter("not together with --verified", param_hint="--ask")
+        raise typer.BadParameter("cannot be combined with --verified", param_hint="--ask")
     declared = _parse_basis(basis)
     consent = ConsentSource(
         SourceKind.IMPORT,
@@ -112,7 +112,10 @@ async def _import(
         try:
             counts = await importing.import_people(terms, people, observer)
         except StorageError:
-            echo_err("The import stopped; everybody added so far stays. Run it again for the rest.")
+            echo_err(
+                "The import stopped. People added so far stay on the list. Run the same "
+                "command again to import the rest."
+            )
             raise
     data = {
         "list": terms.list_name,
@@ -174,7 +177,7 @@ def _count_lines(terms: ImportTerms, counts: ImportCounts) -> Iterator[str]:
         f"{would}updated": counts.updated,
         f"{would}asked to confirm": counts.asked,
         "more than once in the file": counts.duplicates,
-        "with a typing error in the address that was corrected": counts.corrected,
+        "with a typo in the address that was corrected": counts.corrected,
         "with a domain that looks mistyped": counts.mistyped,
     }
     yield from (f"{count:,} {what}" for what, count in changes.items() if count)
@@ -206,6 +209,6 @@ def _parse_columns(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         name, _, heading = pair.partition("=")
         if not name or not heading:
-            raise BadInput(f"“{pair}” does not name a column. Write it as in email=Mail.")
+            raise BadInput(f"“{pair}” is not NAME=COLUMN, as in email=Mail.")
         columns[name] = heading
     return columns

@@ -55,7 +55,7 @@ async def create(
         secret, key = await keys.create(tables, name, names, parts.clock.now(), allowed)
     text = (
         f"Access key {key.id} ({name}) is for {_scope(key)}, with the right to {_rights(key)}. "
-        "Store it safely, it is shown only once:"
+        "Store it safely; it is shown only once:"
     )
     show(msgspec.structs.asdict(key) | {"key": secret}, as_json, text, secret)
 
@@ -66,7 +66,7 @@ async def all_keys(parts: Parts, as_json: AsJson = False) -> None:
     """Show all access keys, without the secret itself."""
     found = [each async for each in keys.every_key(parts.storage.tables)]
     found.sort(key=lambda each: (each.name, each.created_at))
-    hint = "There is no access key yet. Create one with “postroom key create NAME”."
+    hint = "There are no access keys yet. Create one with “postroom key create NAME”."
     show(found, as_json, *map(_line, found), if_empty=hint)
 
 
@@ -80,7 +80,7 @@ async def revoke(
     """Revoke an access key for good."""
     async with act_of(parts).audited(AuditKind.KEY, id_, AuditAction.REVOKE):
         key = await keys.revoke(parts.storage.tables, id_)
-    text = f"Access key {key.id} ({key.name}) is revoked. It stops working within 5 seconds."
+    text = f"Access key {key.id} ({key.name}) was revoked. It stops working within 5 seconds."
     show({"id": key.id, "name": key.name}, as_json, text)
 
 

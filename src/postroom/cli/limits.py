@@ -63,7 +63,7 @@ def show_(as_json: AsJson = False) -> None:
     found = work(lambda parts: rate_limits.all_limits(parts.storage.tables))
     data = [_data(row.limit(name)) | {"senders": len(row.shares)} for name, row in found.items()]
     lines = [_line(row.limit(name), row) for name, row in found.items()]
-    hint = "There is no limit. Emails are sent as fast as the server accepts them."
+    hint = "There are no limits. Emails are sent as fast as the server accepts them."
     show(data, as_json, *lines, if_empty=hint)
 
 
@@ -80,7 +80,7 @@ def clear(domain: Domain = "", as_json: AsJson = False) -> None:
                 raise NotFound(text)
 
     work(job)
-    show({"name": name}, as_json, f"The limit for {whom(name)} is removed.")
+    show({"name": name}, as_json, f"The limit for {whom(name)} was removed.")
 
 
 def _line(limit: RateLimit, row: LimitRow) -> str:

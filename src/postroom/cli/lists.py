@@ -32,7 +32,7 @@ Name = Annotated[
         metavar="NAME", help="Letters, digits and underscores.", callback=check_list_name
     ),
 ]
-SENDER = typer.Option("--from", metavar="MAILBOX", help="From of its emails.")
+SENDER = typer.Option("--from", metavar="MAILBOX", help="From address of its emails.")
 DESCRIPTION = typer.Option(help="Shown in its emails.")
 POSTAL_ADDRESS = typer.Option(help="Shown at the end of its emails.")
 PUBLIC_FORM = typer.Option(help="Whether it has a public sign-up page.")
@@ -55,7 +55,7 @@ def create(
     is_new = not engine.may_exist()
     created = work(lambda parts: manage_lists.create(act_of(parts), checked), create=True)
     lines = [f"Created a new storage at {engine.description}."] if is_new else []
-    lines.append(f"List {name} is created. Its emails come from {created.sender}.")
+    lines.append(f"List {name} was created. Its emails are sent from {created.sender}.")
     show(list_data(created), as_json, *lines)
 
 
@@ -82,7 +82,7 @@ async def edit(
     found = await lists.read_with_etag(parts.storage.tables, name)
     edited = await manage_lists.edit(act_of(parts), name, changes, found.etag)
     data = list_data(edited.value)
-    show(data, as_json, f"List {name} is changed.", *fields(data))
+    show(data, as_json, f"List {name} was changed.", *fields(data))
 
 
 @app.command("show")
@@ -100,7 +100,7 @@ async def all_lists(parts: Parts, as_json: AsJson = False) -> None:
     """Show all lists by name."""
     found = [list_data(each) async for each in lists.every_list(parts.storage.tables)]
     lines = [f"{each['name']:20}  {each['from']:40}  {each['description']}" for each in found]
-    hint = "There is no list yet. Create one with “postroom list create NAME --from ADDRESS”."
+    hint = "There are no lists yet. Create one with “postroom list create NAME --from ADDRESS”."
     show(found, as_json, *(line.rstrip() for line in lines), if_empty=hint)
 
 
@@ -123,10 +123,10 @@ async def delete(parts: Parts, name: Name, yes: Yes = False, as_json: AsJson = F
         await lists.start_deleting(tables, name)
     rows, is_done = await _delete_rows(tables, name, quiet=as_json)
     if not is_done:
-        echo_err(f"Interrupted. {name} is deleted; the scheduler deletes the rest of its rows.")
+        echo_err(f"Interrupted. {name} was deleted; the scheduler deletes the rest of its rows.")
         raise typer.Exit(INTERRUPTED)
     count = ngettext("{count} row", "{count:,} rows", rows)
-    show({"name": name, "rows_deleted": rows}, as_json, f"{name} is deleted ({count}).")
+    show({"name": name, "rows_deleted": rows}, as_json, f"{name} was deleted ({count}).")
 
 
 async def _count_people(parts: Parts, name: str, *, quiet: bool) -> dict[str, int]:

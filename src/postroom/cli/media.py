@@ -95,7 +95,7 @@ def delete(
     picture_id: PictureId,
     yes: Yes = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also if a scheduled or sent message uses it.")
+        bool, typer.Option("--force", help="Delete it even if a scheduled or sent message uses it.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -108,4 +108,4 @@ def delete(
         return found
 
     deleted = work(job)
-    show(picture_data(deleted) | {"deleted": True}, as_json, f"{deleted.name} is deleted.")
+    show(picture_data(deleted) | {"deleted": True}, as_json, f"{deleted.name} was deleted.")

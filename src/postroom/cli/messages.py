@@ -136,7 +136,7 @@ async def import_page(
     page: Annotated[str, typer.Option(metavar="NAME", help="Which page of the zip.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a draft from an HTML page; pictures in a zip go to the media library."""
+    """Create a draft from an HTML page; pictures in a zip are added to the media library."""
     act = act_of(parts)
     content = _read_file(file, ZIP_BYTES_MAX)
     mailing_list = await lists.read(parts.storage.tables, list_name)
@@ -182,7 +182,7 @@ async def delete(parts: Parts, ref: Ref, as_json: AsJson = False) -> None:
     """Delete a draft or a scheduled message, with its bodies."""
     async with act_of(parts).audited(AuditKind.MESSAGE, ref, AuditAction.DELETE):
         await discard(parts.storage, ref)
-    show({"ref": ref, "deleted": True}, as_json, f"Message {ref} is deleted.")
+    show({"ref": ref, "deleted": True}, as_json, f"Message {ref} was deleted.")
 
 
 @app.command("show")
@@ -211,7 +211,8 @@ async def show_source(
     parts: Parts,
     ref: Ref,
     rendered: Annotated[
-        bool, typer.Option("--rendered", help="The HTML that is sent, or else the text.")
+        bool,
+        typer.Option("--rendered", help="The HTML that is sent, or the text if there is no HTML."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -243,7 +244,7 @@ async def all_messages(parts: Parts, as_json: AsJson = False) -> None:
         typer.echo(_line(message))
         is_empty = False
     if is_empty:
-        echo_err("There is no message yet. Create one with “postroom message create”.")
+        echo_err("There are no messages yet. Create one with “postroom message create”.")
 
 
 @app.command("people")
@@ -307,13 +308,13 @@ def pause(ref: Ref, as_json: AsJson = False) -> None:
 @app.command("resume")
 def resume(ref: Ref, as_json: AsJson = False) -> None:
     """Resume a paused message."""
-    _control(ref, Control.RESUME, as_json, f"Message {ref} is being sent again.")
+    _control(ref, Control.RESUME, as_json, f"Message {ref} was resumed.")
 
 
 @app.command("cancel")
 def cancel(ref: Ref, as_json: AsJson = False) -> None:
     """Cancel a message for good. Everybody still queued is skipped."""
-    text = f"Message {ref} is cancelled. Everybody still queued is skipped."
+    text = f"Message {ref} was cancelled. Everybody still queued is skipped."
     _control(ref, Control.CANCEL, as_json, text)
 
 
@@ -321,20 +322,22 @@ def cancel(ref: Ref, as_json: AsJson = False) -> None:
 def retry(
     ref: Ref,
     held: Annotated[
-        bool, typer.Option("--held", help="Retry the held recipients, not the failed.")
+        bool, typer.Option("--held", help="Retry the held recipients instead of the failed ones.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send again to all failed recipients, or with --held to all held ones."""
     action = Control.SEND_HELD_AGAIN if held else Control.RETRY_FAILED
     recipients = "held" if held else "failed"
-    _control(ref, action, as_json, f"Message {ref} is sent again to the {recipients} recipients.")
+    _control(
+        ref, action, as_json, f"Message {ref} will be sent again to its {recipients} recipients."
+    )
 
 
 @app.command("settle")
 def settle(ref: Ref, as_json: AsJson = False) -> None:
     """Count the held recipients as sent, once you know that they got it."""
-    text = f"The held recipients of message {ref} count as sent."
+    text = f"The held recipients of message {ref} now count as sent."
     _control(ref, Control.COUNT_HELD_AS_SENT, as_json, text)
 
 

@@ -14,6 +14,7 @@ from postroom.cli.output import AsJson, echo_err, show
 from postroom.cli.progress import progress
 from postroom.cli.session import in_loop, interruptible, load_settings
 from postroom.domain.errors import BadInput
+from postroom.domain.texts import ngettext
 from postroom.migration import migrate as migration
 from postroom.migration.comparison import Comparison
 from postroom.migration.migrate import MigrationContext
@@ -156,16 +157,17 @@ def _report(
     }
     show(data, as_json, *map(_line, found))
     if differences:
+        count = ngettext("{count} difference", "{count:,} differences", differences)
         echo_err(
-            f"They are not equal: {differences:,} differences."
+            f"The two storages are not equal: {count}."
             if verify_only
-            else f"Not moved: there are {differences:,} differences, because one of the two is "
-            "still in use. Stop every role there, the web role too, and run the same command again."
+            else f"Not moved: {count} found, because one of the two storages is still in use. "
+            "Stop every role there, the web role too, and run the same command again."
         )
         raise typer.Exit(REFUSED)
     if not as_json:
         typer.echo(
-            "Both are equal."
+            "Both storages are equal."
             if verify_only
             else f"Everything is in {_name(there)}. Set POSTROOM_STORAGE to it and start the "
             f"roles. {_name(here)} is kept, but closed."

@@ -67,7 +67,7 @@ def drain(as_json: AsJson = False) -> None:
 
     lengths, is_anything_due = work(count_rest)
     if is_anything_due:
-        echo_err("Interrupted. Something is still due. Run the same command again.")
+        echo_err("Interrupted. Some work is still due. Run the same command again.")
         raise typer.Exit(INTERRUPTED)
     dead_letters = lengths.pop(DEAD_LETTER_QUEUE)
     waiting = sum(lengths.values())

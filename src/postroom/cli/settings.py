@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from postroom.actions.change_settings import ShownSetting
     from postroom.wiring import Parts
 
-app = typer.Typer(no_args_is_help=True, help="Settings: show all, change some while it runs.")
+app = typer.Typer(no_args_is_help=True, help="Settings: show all, change some while Postroom runs.")
 Name = Annotated[
     str, typer.Argument(metavar="SETTING", help="Such as senders_max or POSTROOM_SENDERS_MAX.")
 ]
@@ -95,7 +95,7 @@ def _lines(setting: ShownSetting, *, is_alone: bool) -> list[str]:
         return [_first_line(setting)]
     change = "can be changed while Postroom runs"
     if not setting.is_live:
-        change = f"read at the start; restart: {', '.join(setting.restart)}"
+        change = f"read at start-up; to change it, restart: {', '.join(setting.restart)}"
     lines = [_first_line(setting), f"  {setting.meaning}", f"  {change}"]
     if setting.changed:
         by = source_text(setting.changed.by)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from postroom.wiring import Parts
 
 T = TypeVar("T")
-CHANGED = "The row changed at the same time. Look at it and try again."
+CHANGED = "The row changed at the same time. Check it and try again."
 
 app = typer.Typer(no_args_is_help=True, help="View and edit tables, queues and blobs.")
 app.command("dead-letters")(dead_letters_command)
@@ -94,7 +94,7 @@ def rows(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Only rows with this property; see “set-row”."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Print rows in key order; secrets are masked."""
@@ -153,7 +153,9 @@ async def set_row(
     else:
         seen = await _read_from(parts, table, partition, key)
         if etag and etag != seen.etag:
-            raise WrongState(f"The row has changed: its etag is {seen.etag} now. Look at it again.")
+            raise WrongState(
+                f"The row has changed: its etag is now {seen.etag}. Check the row again."
+            )
         kept = {
             name: value
             for name, value in seen.properties.items()
@@ -162,11 +164,9 @@ async def set_row(
         try:
             await edit_storage.replace_row(act, table, seen, kept | given)
         except Conflict:
-            raise WrongState(
-                "The row changed at the same time. Look at it and try again."
-            ) from None
+            raise WrongState("The row changed at the same time. Check it and try again.") from None
     found = await _read_from(parts, table, partition, key)
-    show(row_data(table, found), as_json, f"{partition} / {key} is changed in {table}.")
+    show(row_data(table, found), as_json, f"{partition} / {key} was changed in {table}.")
 
 
 @app.command("delete-row")
@@ -181,7 +181,7 @@ def delete_row(
     except Conflict:
         raise WrongState(CHANGED) from None
     data = {"table": table, "partition": partition, "key": key, "deleted": True}
-    show(data, as_json, f"{partition} / {key} is deleted from {table}.")
+    show(data, as_json, f"{partition} / {key} was deleted from {table}.")
 
 
 @app.command("queues")
@@ -195,7 +195,9 @@ async def queues(parts: Parts, as_json: AsJson = False) -> None:
 @app.command("peek")
 def peek(
     queue: Queue,
-    limit: Annotated[int, typer.Option(min=1, max=CLAIM_ITEMS_MAX, help="At most this many.")] = 10,
+    limit: Annotated[
+        int, typer.Option(min=1, max=CLAIM_ITEMS_MAX, help="Show at most this many.")
+    ] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Print the next items of a queue without claiming them, with their ids."""
@@ -215,7 +217,7 @@ async def put_item(parts: Parts, queue: Queue, body: Body, as_json: AsJson = Fal
     """Add an item to a queue. It is processed like any other."""
     _check_name(queue, QUEUES, "queue")
     await edit_storage.put_item(act_of(parts), queue, body)
-    show({"queue": queue, "body": body}, as_json, f"The item is on {queue}.")
+    show({"queue": queue, "body": body}, as_json, f"The item was added to {queue}.")
 
 
 @app.command("delete-item")
@@ -224,7 +226,7 @@ async def delete_item(parts: Parts, queue: Queue, id_: ItemId, as_json: AsJson =
     """Delete one of the next items. It counts as a claim of those before it."""
     _check_name(queue, QUEUES, "queue")
     gone = await edit_storage.delete_item(act_of(parts), queue, id_)
-    show({"queue": queue, "id": id_, "body": gone.body}, as_json, f"{gone.body} is deleted.")
+    show({"queue": queue, "id": id_, "body": gone.body}, as_json, f"{gone.body} was deleted.")
 
 
 @app.command("move-item")
@@ -241,7 +243,7 @@ async def move_item(
         _check_name(name, QUEUES, "queue")
     moved = await edit_storage.move_item(act_of(parts), queue, id_, to)
     data = {"queue": queue, "id": id_, "to": to, "body": moved.body}
-    show(data, as_json, f"{moved.body} is on {to}.")
+    show(data, as_json, f"{moved.body} was moved to {to}.")
 
 
 @app.command("blobs")
@@ -249,7 +251,7 @@ async def move_item(
 async def blobs(
     parts: Parts,
     prefix: Annotated[str, typer.Argument(metavar="[PREFIX]")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
     """Print the names of blobs."""
@@ -288,12 +290,18 @@ def put_blob(
     async def job(parts: Parts) -> None:
         current = await parts.storage.blobs.get(name)
         if current is not None and not replace:
-            raise AlreadyThere(f"There is a blob {name}. Use --replace to replace its content.")
+            raise AlreadyThere(
+                f"There is already a blob {name}. Use --replace to replace its content."
+            )
         seen = "" if current is None else edit_storage.digest(current)
         await edit_storage.put_blob(act_of(parts), name, content, seen=seen)
 
     _query(job)
-    show({"name": name, "bytes": len(content)}, as_json, f"{name} has {len(content):,} bytes.")
+    show(
+        {"name": name, "bytes": len(content)},
+        as_json,
+        f"{name} was stored ({len(content):,} bytes).",
+    )
 
 
 @app.command("delete-blob")
@@ -303,7 +311,7 @@ def delete_blob(name: BlobName, yes: Yes = False, as_json: AsJson = False) -> No
     confirm(f"Delete the blob {name} of {len(content):,} bytes?", yes)
     seen = edit_storage.digest(content)
     work(lambda parts: edit_storage.delete_blob(act_of(parts), name, seen=seen))
-    show({"name": name, "deleted": True}, as_json, f"{name} is deleted.")
+    show({"name": name, "deleted": True}, as_json, f"{name} was deleted.")
 
 
 def _read_blob(name: str) -> bytes:
@@ -332,7 +340,7 @@ def _query(job: Callable[[Parts], Awaitable[T]]) -> T:
     try:
         return work(job)
     except ValueError as error:
-        raise BadInput(f"This cannot be in storage: {error}.") from error
+        raise BadInput(f"This cannot be stored: {error}.") from error
 
 
 async def _rows(
@@ -360,7 +368,7 @@ async def _read_from(parts: Parts, table: str, partition: str, key: str) -> Row:
     try:
         found = await parts.storage.tables.get(table, partition, key)
     except ValueError as error:
-        raise BadInput(f"This cannot be in storage: {error}.") from error
+        raise BadInput(f"This cannot be stored: {error}.") from error
     if found is None:
         raise NotFound(f"There is no row {partition} / {key} in {table}.")
     return found

@@ -57,7 +57,9 @@ async def add(
     ] = None,
     bring_back: Annotated[
         bool,
-        typer.Option("--bring-back", help="Even if they unsubscribed; only on request."),
+        typer.Option(
+            "--bring-back", help="Add them even if they unsubscribed. Only if they asked for it."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -160,7 +162,7 @@ async def remove(
     """Remove one person from a list. They get no more emails, and imports do not re-add them."""
     await subscribe.remove(act_of(parts), list_name, address)
     data = {"list": list_name, "address": address.typed, "removed": True}
-    show(data, as_json, f"{address.typed} is removed from {list_name}.")
+    show(data, as_json, f"{address.typed} was removed from {list_name}.")
 
 
 @app.command("export")
@@ -193,8 +195,8 @@ async def export(
     show({"list": list_name, "file": str(path), "people": count}, as_json)
     if not as_json:
         text = ngettext(
-            "{count} person of {name} is in {path}.",
-            "{count:,} people of {name} are in {path}.",
+            "{count} person on {name} was exported to {path}.",
+            "{count:,} people on {name} were exported to {path}.",
             count,
             name=list_name,
             path=path,

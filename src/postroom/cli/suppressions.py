@@ -101,7 +101,7 @@ def add(
     what = _scope_text(added.entry)
     text = f"{parsed.typed} is suppressed for {what}."
     if not added.is_changed:
-        text = f"{parsed.typed} was already suppressed for {what}. Nothing is changed."
+        text = f"{parsed.typed} was already suppressed for {what}. Nothing was changed."
     show(suppression_data(added.entry, parsed) | {"changed": added.is_changed}, as_json, text)
 
 
@@ -219,8 +219,8 @@ def export(
         return
     show({"file": str(path), "addresses": count}, as_json)
     if not as_json:
-        many = "{count:,} addresses are in {path}."
-        echo_err(ngettext("{count} address is in {path}.", many, count, path=path))
+        many = "{count:,} addresses were exported to {path}."
+        echo_err(ngettext("{count} address was exported to {path}.", many, count, path=path))
 
 
 async def _run(
@@ -237,7 +237,10 @@ async def _run(
             rows = SuppressionRows(iter(source))
             return await import_suppressions(terms, rows, observer), observer
         except StorageError:
-            echo_err("The import stopped; everybody added so far stays. Run it again.")
+            echo_err(
+                "The import stopped. Addresses added so far stay suppressed. Run the same "
+                "command again."
+            )
             raise
 
 

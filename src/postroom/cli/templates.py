@@ -78,7 +78,7 @@ async def add(
         )
     kind = TemplateKind.SNIPPET if snippet else TemplateKind.TEMPLATE
     made = await manage_templates.create(act_of(parts), kind, title, document)
-    show(template_data(made), as_json, f"The {made.kind} “{made.title}” is added: {made.id}.")
+    show(template_data(made), as_json, f"The {made.kind} “{made.title}” was added: {made.id}.")
 
 
 @app.command("delete")
@@ -91,5 +91,5 @@ async def delete(parts: Parts, name: Name, yes: Yes = False, as_json: AsJson = F
     found = await templates.read(parts.storage.tables, template_id)
     confirm(f"Delete the {found.value.kind} “{found.value.title}”?", yes)
     await manage_templates.delete(act_of(parts), template_id, found.etag)
-    text = f"The {found.value.kind} “{found.value.title}” is deleted."
+    text = f"The {found.value.kind} “{found.value.title}” was deleted."
     show({"id": template_id, "deleted": True}, as_json, text)

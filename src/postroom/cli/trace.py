@@ -43,7 +43,9 @@ def trace(
     since: Annotated[
         str, typer.Option(metavar="TIME", help="30s, 10m, 1h, 7d, or a time such as 2026-11-18.")
     ] = "",
-    until: Annotated[str, typer.Option(metavar="TIME", help="The same, for the end.")] = "",
+    until: Annotated[
+        str, typer.Option(metavar="TIME", help="End of the period, in the same format.")
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Show at most this many.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", help="Keep running until Ctrl-C.")] = False,
     as_json: AsJson = False,

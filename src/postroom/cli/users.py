@@ -72,7 +72,7 @@ async def all_users(parts: Parts, as_json: AsJson = False) -> None:
     """Show every user."""
     found = [user async for user in users.every_user(parts.storage.tables)]
     lines = [f"{each.address:40}  {each.role:7}  {readable(each.created_at)}" for each in found]
-    hint = "There is no user yet. “postroom serve” prints a link for the first one."
+    hint = "There are no users yet. “postroom serve” prints a link for the first one."
     show([_data(each) for each in found], as_json, *lines, if_empty=hint)
 
 
@@ -86,7 +86,7 @@ def remove(address: ParsedAddress, as_json: AsJson = False) -> None:
             await sign_in.remove(parts.storage.tables, address.storage_key)
 
     work(job)
-    show({"address": address.typed, "removed": True}, as_json, f"{address.typed} is removed.")
+    show({"address": address.typed, "removed": True}, as_json, f"{address.typed} was removed.")
 
 
 def _data(user: User) -> dict[str, Any]:

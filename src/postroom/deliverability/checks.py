@@ -79,7 +79,7 @@ async def _check_spf(plan: SendingPlan, dns: DnsClient) -> AsyncIterator[Check]:
     for mistake in dict.fromkeys(reading.mistakes):
         fix = f"Correct the TXT record of {domain} that begins with v=spf1."
         if "lookups" in mistake:
-            fix = "Remove includes that nobody needs, or replace a and mx by ip4 and ip6."
+            fix = "Remove includes that you do not need, or replace a and mx with ip4 and ip6."
         yield Check(WRONG, "spf", f"{domain}: {mistake}", fix)
     if reading.mistakes:
         return
@@ -106,7 +106,7 @@ def _check_spf_end(domain: str, reading: SpfReading) -> Check:
         fix = "Replace all or +all by ~all."
         return Check(WRONG, "spf", f"{domain} allows everybody to send ({reading.record})", fix)
     if any(term.name == "ptr" for term in reading.terms):
-        fix = "Replace ptr by ip4, ip6 or include: receivers may ignore it (RFC 7208 5.5)."
+        fix = "Replace ptr with ip4, ip6 or include: receivers may ignore it (RFC 7208 5.5)."
         return Check(NOTE, "spf", f"{domain} uses the mechanism ptr", fix)
     is_redirected = any(term.name == "redirect" for term in reading.terms)
     if not is_redirected and ends not in (["-"], ["~"]):
@@ -131,7 +131,7 @@ def _check_spf_covers(
         return Check(NOTE, "spf", text, fix)
     where = plan.host if plan.is_relay_local else plan.relay
     if not sends_from:
-        fix = f"See that the addresses from which {where} sends are in the SPF record."
+        fix = f"Make sure that the SPF record contains the addresses from which {where} sends."
         return Check(NOTE, "spf", f"the addresses of {where} are not in DNS", fix)
     missing = [str(each) for each in sends_from if not reading.covers(each)]
     if not missing:
@@ -167,7 +167,7 @@ async def _check_dkim(plan: SendingPlan, dns: DnsClient) -> AsyncIterator[Check]
     if not plan.keys:
         text = f"Postroom has no key for {plan.domain} and signs none of its emails"
         fix = (
-            "If your mail server or provider signs them, all is well. If not: "
+            "If your mail server or provider signs them, you need not do anything. If not: "
             f"postroom dkim create --domain {plan.domain}"
         )
         yield Check(NOTE, "dkim", text, fix)
@@ -188,7 +188,7 @@ def _check_key(key: DkimKey, answer: DnsAnswer, *, is_signing: bool) -> Check:
     if not answer.records:
         return Check(bad, "dkim", f"there is no TXT record {key.record_name}", fix)
     if len(answer.records) > 1:
-        text = f"{key.record_name} has {len(answer.records)} TXT records; there may be one"
+        text = f"{key.record_name} has {len(answer.records)} TXT records, but only one is allowed"
         return Check(bad, "dkim", text, fix)
     [record] = answer.records
     public = public_in(record)
@@ -196,7 +196,9 @@ def _check_key(key: DkimKey, answer: DnsAnswer, *, is_signing: bool) -> Check:
         text = f"{key.record_name} says that the key is revoked (p= is empty)"
         return Check(bad, "dkim", text, "Create a key with another selector.")
     if public != key.public:
-        return Check(bad, "dkim", f"{key.record_name} has another key than ours", fix)
+        return Check(
+            bad, "dkim", f"{key.record_name} does not contain the public half of our key", fix
+        )
     if "y" in record_tags(record).get("t", "").split(":"):
         text = f"{key.record_name} is marked as a test (t=y), so receivers ignore signatures"
         return Check(NOTE, "dkim", text, "Remove t=y from the record.")
@@ -223,7 +225,8 @@ async def _check_dmarc(plan: SendingPlan, dns: DnsClient) -> AsyncIterator[Check
         yield Check(WRONG, "dmarc", f"_dmarc.{record.domain}: {record.mistake}", fix)
     elif record.policy == "none":
         text = f"the policy of _dmarc.{record.domain} is none: receivers only report"
-        fix = "Enough to begin. Later choose p=quarantine, so that nobody can send in your name."
+        fix = "This is enough to begin with. Later choose p=quarantine, so that nobody can send "
+        "in your name."
         yield Check(NOTE, "dmarc", text, fix)
     else:
         text = f"the policy of _dmarc.{record.domain} is {record.policy}"
@@ -259,7 +262,7 @@ async def _check_bounces(plan: SendingPlan, dns: DnsClient) -> Check:
     answer = await dns.ask(domain, RecordType.MX)
     if answer.fault:
         return _no_answer("bounces", domain, answer)
-    fix = f"Add an MX record to {domain} that names the server which takes its mail."
+    fix = f"Add an MX record to {domain} that names the server that receives its mail."
     if not answer.records:
         if (await dns.addresses(domain)).records:
             return Check(NOTE, "bounces", f"{domain} has no MX record, only an address", fix)
@@ -296,7 +299,7 @@ async def _check_pointers(plan: SendingPlan, dns: DnsClient) -> AsyncIterator[Ch
 
 async def _check_pointer(host: str, address: str, dns: DnsClient) -> Check:
     answer = await dns.names_of(address)
-    fix = f"Ask whoever gave you {address} to set its PTR record to {host}."
+    fix = f"Ask the provider of {address} to set its PTR record to {host}."
     if answer.fault:
         return _no_answer("ptr", address, answer)
     if not answer.records:
@@ -312,7 +315,7 @@ def _check_one_click(plan: SendingPlan) -> Check:
     if urlsplit(plan.url).scheme == "https":
         return Check(RIGHT, "one-click", f"people unsubscribe at {plan.url}")
     verdict = WRONG if plan.relay else NOTE
-    text = f"{plan.url} is not https, so emails carry no one-click unsubscribe"
+    text = f"{plan.url} is not https, so emails offer no one-click unsubscribe"
     return Check(verdict, "one-click", text, "Serve it over https and set POSTROOM_URL.")
 
 

@@ -75,7 +75,7 @@ def _record_in(answer: DnsAnswer, domain: str, *, is_inherited: bool) -> DmarcRe
     if not records:
         return None
     if len(records) > 1:
-        mistake = f"there are {len(records)} records, and receivers then use none"
+        mistake = f"there are {len(records)} records, so receivers use none of them"
         return DmarcRecord(domain, "", mistake)
     tags = record_tags(records[0])
     policy = tags.get("p", "none").lower()

@@ -67,7 +67,7 @@ def _parse_term(word: str) -> SpfTerm:
         except ValueError:
             raise ValueError(f"“{word[:60]}” names no network") from None
         if parsed.version != int(name[2]):
-            raise ValueError(f"“{word[:60]}” has an address of the other kind")
+            raise ValueError(f"“{word[:60]}” has an address of the wrong IP version")
         return SpfTerm(name, str(parsed), found["qualifier"] or "+")
     value, _, in_value = value.partition("/")
     length = f"/{in_value}" if in_value else found["length"] or ""
@@ -151,7 +151,9 @@ class SpfReader:
         if answer.fault:
             reading.mistakes.append(f"{domain}: {answer.fault}")
         elif len(records) > 1:
-            reading.mistakes.append(f"{domain} has {len(records)} SPF records; there may be one")
+            reading.mistakes.append(
+                f"{domain} has {len(records)} SPF records, but only one is allowed"
+            )
         elif is_included and not records:
             reading.mistakes.append(f"it includes {domain}, which has no SPF record")
         if len(records) != 1:

@@ -104,7 +104,7 @@ def key_prefix(text: str) -> str:
     try:
         labels = [idna.encode(each, uts46=True, std3_rules=True).decode() for each in labels]
     except UnicodeError:
-        raise BadAddress(_("No email address can have this domain; check it.")) from None
+        raise BadAddress(_("This domain cannot be part of an email address; check it.")) from None
     labels.append(last.lower() if last.isascii() else "xn--")
     prefix = _storable(_folded(unicodedata.normalize("NFC", local)) + at + ".".join(labels))
     if CONTROL.search(text) or len(prefix) > STORAGE_KEY_CHARS_MAX:
@@ -237,7 +237,7 @@ def _check_local(text: str) -> str:
 def _a_labels(text: str) -> str:
     """The domain in lower case and, if it is not ASCII, as IDNA2008 A-labels."""
     if text.startswith("["):
-        raise BadAddress(_("Addresses at an IP number are not accepted; use a domain name."))
+        raise BadAddress(_("Addresses at an IP address are not accepted; use a domain name."))
     refusal = BadAddress(_("“{text}” is not a domain name; check it.", text=clipped(text, 60)))
     domain = text
     if not text.isascii() or "xn--" in text.lower():

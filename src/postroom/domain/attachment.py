@@ -96,8 +96,8 @@ def new_attachment(file: NewFile, others: Sequence[Attachment], id: str = "") ->
     if total > ATTACHED_BYTES_MAX:
         raise BadInput(
             _(
-                "“{name}” cannot be attached: all attachments together can have {limit} MB, and "
-                "this would be {total:.1f} MB. Put it on a website and link to it.",
+                "“{name}” cannot be attached: all attachments together would be {total:.1f} MB, "
+                "over the limit of {limit} MB. Put it on a website and link to it.",
                 name=name,
                 limit=ATTACHED_BYTES_MAX // 1024**2,
                 total=total / 1024**2,
@@ -135,7 +135,7 @@ def clean_name(text: str) -> str:
     if has_control or _TURNING.search(name):
         raise BadInput(
             _(
-                "The file name “{name}” has invisible characters. Rename the file.",
+                "The file name “{name}” contains invisible characters. Rename the file.",
                 name=_shown(name),
             )
         )
@@ -145,7 +145,7 @@ def clean_name(text: str) -> str:
     if len(name) > NAME_CHARS_MAX:
         raise BadInput(
             _(
-                "The file name “{name}” has more than {limit} characters. Shorten it.",
+                "The file name “{name}” is longer than {limit} characters. Shorten it.",
                 name=_shown(name),
                 limit=NAME_CHARS_MAX,
             )
@@ -163,7 +163,7 @@ def clean_name(text: str) -> str:
 
 
 def media_type_of(name: str) -> str:
-    """The type by the ending of the name; only types that can be sent as base64."""
+    """The media type for the file extension; only types that can be sent as base64."""
     guessed, encoding = _TYPES.guess_type(f"x.{_ending(name)}", strict=True)
     found = _OWN_TYPES.get(_ending(name)) or (guessed if not encoding else None) or UNKNOWN_TYPE
     # An email or a multipart in base64 is not allowed (RFC 2046 5).
@@ -172,7 +172,7 @@ def media_type_of(name: str) -> str:
 
 
 def _ending(name: str) -> str:
-    """As people see it: without invisible signs, and with plain letters for wide ones."""
+    """The extension as people see it: without invisible characters, wide letters made plain."""
     seen = "".join(
         each
         for each in unicodedata.normalize("NFKC", name)

@@ -61,7 +61,7 @@ class Split(StrEnum):
 
 
 class BlockBase(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """What all blocks have."""
+    """The fields that all blocks have."""
 
     id: str = ""
     place: str = ""  # names this part of a template, such as "Main article"

@@ -74,7 +74,7 @@ class BounceReason(StrEnum):
     BUSY = "busy"  # rate limits, greylisting, too many connections
     SYSTEM = "system"  # the receiving system has a problem
     TOO_LARGE = "too_large"
-    SPAM = "spam"  # the content was taken for spam or a virus
+    SPAM = "spam"  # the content was classified as spam or a virus
     BLOCKED = "blocked"  # our address, network or domain is on a block list or has a bad name
     AUTHENTICATION = "authentication"  # SPF, DKIM, DMARC, reverse DNS, login
     POLICY = "policy"
@@ -101,7 +101,7 @@ REASON_TEXTS = {
     BounceReason.BUSY: _("too busy, or too many emails at once"),
     BounceReason.SYSTEM: _("the receiving system has a problem"),
     BounceReason.TOO_LARGE: _("email too large"),
-    BounceReason.SPAM: _("taken for spam"),
+    BounceReason.SPAM: _("classified as spam"),
     BounceReason.BLOCKED: _("our server or domain is blocked"),
     BounceReason.AUTHENTICATION: _("SPF, DKIM, DMARC or reverse DNS"),
     BounceReason.POLICY: _("against the receiving system’s policy"),

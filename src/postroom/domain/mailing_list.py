@@ -82,7 +82,10 @@ def check_description(text: str) -> str:
     text = text.strip()
     if len(text) > DESCRIPTION_CHARS_MAX:
         raise BadInput(
-            _("The description is longer than {limit} characters.", limit=DESCRIPTION_CHARS_MAX)
+            _(
+                "The description is longer than {limit} characters. Shorten it.",
+                limit=DESCRIPTION_CHARS_MAX,
+            )
         )
     if not is_one_line(text):
         raise BadInput(_("The description must be one line without control characters."))

@@ -93,7 +93,7 @@ class MarkSet:
         self._grow_bitmap()
 
     def _grow_bitmap(self) -> None:
-        """Make a larger bitmap if this one is too full to exclude strangers."""
+        """Make a larger bitmap if this one is too full to exclude other addresses."""
         wanted = self._count * _BITS_PER_MARK
         if wanted > len(self._bitmap) * 8:
             self._make_bitmap(wanted.bit_length())

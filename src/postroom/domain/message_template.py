@@ -95,7 +95,7 @@ def template_data(found: MessageTemplate) -> dict[str, Any]:
 
 
 def with_snippet(document: BlockDocument, snippet: BlockDocument) -> BlockDocument:
-    """The document with the blocks of a snippet at its end, in the document's own look."""
+    """The document with the blocks of a snippet at its end, in the document's own design."""
     blocks = [*document.blocks, *snippet.blocks]
     return renumbered(msgspec.structs.replace(document, blocks=blocks))
 

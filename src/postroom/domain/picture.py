@@ -1,6 +1,6 @@
 """A picture of the media library: what is known about it, and where its files are served.
 
-The files of a picture never change, so browsers and mail programs may keep them for ever. Their
+The files of a picture never change, so browsers and mail programs may cache them forever. Their
 names cannot be guessed, because everybody who knows one may see the file without signing in.
 """
 
@@ -31,7 +31,7 @@ _PATH = re.compile(FOLDER + _FILE.pattern)
 
 
 class PictureKind(StrEnum):
-    """The formats that every mail program shows; the value is the ending of a file."""
+    """The formats that every email program shows; the value is the file extension."""
 
     JPEG = "jpg"
     PNG = "png"
@@ -135,12 +135,14 @@ def check_alt(text: str) -> str:
 def check_name(text: str) -> str:
     name = clean_name(text, "")
     if not name:
-        raise BadInput(_("The name is empty. Enter what you will look for later."))
+        raise BadInput(
+            _("The name is empty. Enter a name by which you will find the picture later.")
+        )
     return name
 
 
 def clean_name(name: str, otherwise: str = "picture") -> str:
-    """The name of a file without folders, control characters and signs that nobody sees."""
+    """The name of a file without folders, control characters and invisible characters."""
     name = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
     name = "".join(sign if sign.isprintable() else " " for sign in name)
     name = "".join(sign for sign in name if unicodedata.category(sign) not in ("Cf", "Cs", "Co"))

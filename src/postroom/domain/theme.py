@@ -46,7 +46,7 @@ class Logo(
 class Theme(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """The look of a message; colours are #rrggbb."""
+    """The design of a message; colours are #rrggbb."""
 
     background: str = "#f3f5f4"  # around the content
     surface: str = "#ffffff"  # behind the content
@@ -106,7 +106,7 @@ def _check_pixels(value: int, allowed: tuple[int, int]) -> None:
     if not low <= value <= high:
         raise BadInput(
             _(
-                "{value} pixels is not possible here. Use {low} to {high}.",
+                "{value} pixels is out of range. Use {low} to {high}.",
                 value=value,
                 low=low,
                 high=high,
@@ -137,8 +137,8 @@ def check_link(url: str) -> str:
         return url
     raise BadInput(
         _(
-            "“{url}” is not a link. It must begin with https://, http://, mailto: or tel:, have "
-            "no spaces and at most {limit:,} characters.",
+            "“{url}” is not a link. A link begins with https://, http://, mailto: or tel:, "
+            "contains no spaces, and is at most {limit:,} characters long.",
             url=clipped(url, 60),
             limit=URL_CHARS_MAX,
         )

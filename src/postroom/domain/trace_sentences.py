@@ -73,8 +73,8 @@ ROLES: dict[str, Sentence] = {
         seconds=fields("silent_s"),
     ),
     "roles_killed": lambda fields: ngettext(
-        "{count} role did not stop in time and was killed. Its work is picked up later.",
-        "{count} roles did not stop in time and were killed. Their work is picked up later.",
+        "{count} role did not stop in time and was killed. Its work will be picked up later.",
+        "{count} roles did not stop in time and were killed. Their work will be picked up later.",
         fields.count("roles"),
     ),
     "senders_changed": lambda fields: _(
@@ -101,7 +101,7 @@ ROLES: dict[str, Sentence] = {
         "The clock of this machine was changed by {seconds} s.", seconds=fields("seconds")
     ),
     "storage_calls": lambda fields: _(
-        "Calls to storage since the start: {reads} reads, {writes} writes, {batches} batches, "
+        "Storage calls since start-up: {reads} reads, {writes} writes, {batches} batches, "
         "{queue_calls} for queues, {blob_calls} for blobs.",
         reads=fields("reads"),
         writes=fields("writes"),
@@ -138,7 +138,7 @@ MESSAGES: dict[str, Sentence] = {
         batch=fields("batch"),
     ),
     "message_completed": lambda fields: ngettext(
-        "The message is complete: its one recipient has an outcome.",
+        "The message is complete: its only recipient has an outcome.",
         "The message is complete: each of its {count:,} recipients has an outcome.",
         fields.count("audience"),
     ),
@@ -165,8 +165,8 @@ MESSAGES: dict[str, Sentence] = {
         words=fields("words"),
     ),
     "forgotten_items_put": lambda fields: ngettext(
-        "{count} batch had lost its work item. It has a new one and will be sent.",
-        "{count} batches had lost their work items. They have new ones and will be sent.",
+        "{count} batch had lost its work item. It was queued again and will be sent.",
+        "{count} batches had lost their work items. They were queued again and will be sent.",
         fields.count("items"),
     ),
     "not_expired": lambda fields: _(
@@ -336,8 +336,8 @@ PEOPLE: dict[str, Sentence] = {
 
 FEEDBACK: dict[str, Sentence] = {
     "feedback_unknown": lambda fields: ngettext(
-        "{count} event about an email we do not know was ignored.",
-        "{count} events about emails we do not know were ignored.",
+        "{count} event about an unknown email was ignored.",
+        "{count} events about unknown emails were ignored.",
         fields.count("events"),
     ),
     "event_unreadable": lambda fields: _(
@@ -359,14 +359,14 @@ FEEDBACK: dict[str, Sentence] = {
         error=fields("error"),
     ),
     "returned_mail_unreadable": lambda fields: _(
-        "A mail in the bounce mailbox could not be parsed ({error}, {size} bytes). It was moved "
-        "to the folder for unknown mails.",
+        "An email in the bounce mailbox could not be parsed ({error}, {size} bytes). It was moved "
+        "to the folder for unknown emails.",
         error=fields("error"),
         size=fields("size"),
     ),
     "returned_mails_unknown": lambda fields: ngettext(
-        "{count} mail in the bounce mailbox is not about any of our emails.",
-        "{count} mails in the bounce mailbox are not about any of our emails.",
+        "{count} email in the bounce mailbox is not about any email we sent.",
+        "{count} emails in the bounce mailbox are not about any email we sent.",
         fields.count("count"),
     ),
     "events_refused": lambda fields: ngettext(

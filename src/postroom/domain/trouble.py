@@ -141,8 +141,8 @@ ADVICE: dict[TroubleKind, Text] = {
         "with the provider. Nothing is sent until then, and no email is lost."
     ),
     TroubleKind.ACCOUNT: _(
-        "Look at the account in the provider’s console: its limits, whether sending is paused, "
-        "and whether the sender’s domain is verified. No email is lost."
+        "Check the account in the provider’s console: its limits, whether sending is paused, and "
+        "whether the sender’s domain is verified. No email is lost."
     ),
     TroubleKind.OUTBOX: _("Check the storage. The disk may be full."),
 }

@@ -244,7 +244,7 @@ async def _held_as_sent(storage: Storage, ledger: Ledger, now: datetime) -> Ledg
     """Record held deliveries as sent, because a person knows that they arrived."""
     held = ledger.positions(State.HELD)
     deliveries = await batches.load_deliveries(storage.tables, ledger.ref, ledger.batch)
-    ended = DeliveryEnd(State.SENT, "counted as sent by a person", now)
+    ended = DeliveryEnd(State.SENT, "marked as sent by a user", now)
     known = [at for at in held if at in deliveries]  # rows may be lost: they are held for that
     await archive.write(storage.tables, ledger, deliveries, dict.fromkeys(known, ended))
     states = with_states(ledger, dict.fromkeys(held, State.SENT))

@@ -154,7 +154,7 @@ class FeedbackHandler:
             some = counts[start : start + RECORDED_TOGETHER]
             summary = await feedback.record(tables, message.ref, some)
             if any(effect_of(each.event) is FeedbackEffect.BLAME_US for each in some):
-                await self._pause_if_we_are_to_blame(message.ref, summary)
+                await self._pause_if_too_many_refusals(message.ref, summary)
         return {event.id for at, event in events if at in unsettled}
 
     async def _deliveries_of(self, ref: str, batch: int) -> tuple[dict[int, Delivery], set[int]]:
@@ -245,18 +245,18 @@ class FeedbackHandler:
         match effect_of(event):
             case FeedbackEffect.SUPPRESS:
                 await self._suppress(delivery.key, delivery.address, event, SuppressionReason.DEAD)
-                await self._leave(message, delivery, event, InactiveReason.BOUNCED)
+                await self._take_off_list(message, delivery, event, InactiveReason.BOUNCED)
             case FeedbackEffect.COMPLAINT:
                 reason = SuppressionReason.COMPLAINED
                 await self._suppress(delivery.key, delivery.address, event, reason)
-                await self._leave(message, delivery, event, InactiveReason.COMPLAINED)
+                await self._take_off_list(message, delivery, event, InactiveReason.COMPLAINED)
             case FeedbackEffect.UNSUBSCRIBE:
-                await self._leave(message, delivery, event, InactiveReason.UNSUBSCRIBED)
+                await self._take_off_list(message, delivery, event, InactiveReason.UNSUBSCRIBED)
             case FeedbackEffect.STRIKE:
                 if await self._has_struck_out(delivery.key, event):
                     reason = SuppressionReason.KEEPS_BOUNCING
                     await self._suppress(delivery.key, delivery.address, event, reason)
-                    await self._leave(message, delivery, event, InactiveReason.BOUNCED)
+                    await self._take_off_list(message, delivery, event, InactiveReason.BOUNCED)
             case FeedbackEffect.CLEAR_STRIKES:
                 pass  # done for all of them together
             case FeedbackEffect.BLAME_US | FeedbackEffect.NOTHING:
@@ -296,7 +296,7 @@ class FeedbackHandler:
         )
         await suppressions.put(self.storage.tables, self.secret, key, entry, self.clock.now())
 
-    async def _leave(
+    async def _take_off_list(
         self, message: Message, delivery: Delivery, event: FeedbackEvent, why: InactiveReason
     ) -> None:
         """Take the person off the message's list, unless they have joined again since."""
@@ -357,7 +357,7 @@ class FeedbackHandler:
 
     # --- Our own fault --------------------------------------------------------------------------
 
-    async def _pause_if_we_are_to_blame(self, ref: str, summary: FeedbackSummary) -> None:
+    async def _pause_if_too_many_refusals(self, ref: str, summary: FeedbackSummary) -> None:
         refused = summary.classes.get(BounceClass.OURS, 0)
         words = next(
             (reply for why, reply in summary.examples.items() if why.startswith("ours:")), ""

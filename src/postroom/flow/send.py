@@ -84,7 +84,7 @@ class Journal(HandOverRecord, Protocol):
     def end(self) -> None: ...
 
 
-class Handled(Enum):
+class ItemResult(Enum):
     """How the handling of a claimed item ended."""
 
     DONE = "done"  # completed: nothing of the batch is open
@@ -99,7 +99,7 @@ class Handled(Enum):
 
 
 # A row is damaged or of a newer version: other items continue, and the sweep puts this one again.
-_UNREADABLE = (UNREADABLE_DELAY_S, Handled.UNREADABLE, Reason.UNREADABLE)
+_UNREADABLE = (UNREADABLE_DELAY_S, ItemResult.UNREADABLE, Reason.UNREADABLE)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class BatchSender:
     suppressions: SuppressionFilter | None = None  # None: nobody is suppressed
     _departures: DepartureCache = field(default_factory=DepartureCache)
 
-    async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> Handled:
+    async def handle(self, claim: Claim, lane: Lane, journal: Journal) -> ItemResult:
         """Take one work item through all the steps."""
         try:
             item = parse_mail_item(claim.body)
@@ -125,7 +125,7 @@ class BatchSender:
             return await self._bury(claim, Reason.MALFORMED)
         if isinstance(item, RecipientItem):
             found = await self._find_batch(claim, item)
-            if isinstance(found, Handled):
+            if isinstance(found, ItemResult):
                 return found
             item = found
         if item.restart:
@@ -135,7 +135,7 @@ class BatchSender:
         try:
             handled = await self._send_batch(claim, item, lane, journal)
         except (BatchLost, ClaimLost):
-            handled = Handled.LOST
+            handled = ItemResult.LOST
         except Unreadable:
             handled = await self._give_back_or_bury(claim, *_UNREADABLE)
         finally:
@@ -145,14 +145,16 @@ class BatchSender:
 
     async def _send_batch(
         self, claim: Claim, item: BatchItem, lane: Lane, journal: Journal
-    ) -> Handled:
+    ) -> ItemResult:
         message = await self._find_message_unless_paused(item.ref)
         if message is None:
             await self._delete_rows_of_archived_batch(item)
-            return await self._complete(claim, Handled.DROPPED)
+            return await self._complete(claim, ItemResult.DROPPED)
         found = await batches.find_ledger(self.storage.tables, item.ref, item.batch)
         if found is None:  # an item is put after its ledger: it is a stray, or storage lags behind
-            return await self._give_back_or_bury(claim, BUSY_DELAY_S, Handled.BUSY, Reason.NO_BATCH)
+            return await self._give_back_or_bury(
+                claim, BUSY_DELAY_S, ItemResult.BUSY, Reason.NO_BATCH
+            )
         batch = await ClaimedBatch.load(
             self.storage.tables, self.clock, self.lease.owner, message, found
         )
@@ -161,7 +163,7 @@ class BatchSender:
         if not await self.settler.settle_if_abandoned(batch):
             is_ours = batch.ledger.owner == self.lease.owner
             delay_s = OWN_DELAY_S if is_ours else BUSY_DELAY_S
-            return await self._give_back(claim, delay_s, Handled.BUSY)
+            return await self._give_back(claim, delay_s, ItemResult.BUSY)
         if batch.ledger.attempts_without_outcome >= ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._hold_and_bury(claim, batch, Reason.SENDERS_STOPPED)
         if batch.ledger.is_open:
@@ -330,20 +332,22 @@ class BatchSender:
 
         await batch.retry_until_stored(lambda: retry_on_conflict(pause))
 
-    async def _complete_or_give_back(self, claim: Claim, batch: ClaimedBatch) -> Handled:
+    async def _complete_or_give_back(self, claim: Claim, batch: ClaimedBatch) -> ItemResult:
         """Delete the rows of a final batch; complete the item, or give it back until it is due."""
         ledger = batch.ledger
         if ledger.is_final:
             await batch.delete_rows()
         if not ledger.is_open:
-            return await self._complete(claim, Handled.DONE if batch.is_tried else Handled.IDLE)
+            return await self._complete(
+                claim, ItemResult.DONE if batch.is_tried else ItemResult.IDLE
+            )
         if batch.fault:
-            return await self._give_back(claim, FAULT_DELAY_S, Handled.FAULT)
+            return await self._give_back(claim, FAULT_DELAY_S, ItemResult.FAULT)
         wait_s = ledger.next_retry_at() - self.clock.now().timestamp()
-        handled = Handled.LATER if batch.is_tried else Handled.IDLE
+        handled = ItemResult.LATER if batch.is_tried else ItemResult.IDLE
         return await self._give_back(claim, max(0.0, wait_s), handled)
 
-    async def _find_batch(self, claim: Claim, item: RecipientItem) -> BatchItem | Handled:
+    async def _find_batch(self, claim: Claim, item: RecipientItem) -> BatchItem | ItemResult:
         """The item of the batch with a recipient's delivery; handled if there is none, or not yet.
 
         Only items that another program put name a recipient.
@@ -358,11 +362,13 @@ class BatchSender:
             return BatchItem(item.date, item.ref, item.key, item.restart, batch)
         if message is None or message.fanned_out:
             return await self._bury(claim, Reason.NO_DELIVERY)
-        return await self._give_back_or_bury(claim, BUSY_DELAY_S, Handled.BUSY, Reason.NO_DELIVERY)
+        return await self._give_back_or_bury(
+            claim, BUSY_DELAY_S, ItemResult.BUSY, Reason.NO_DELIVERY
+        )
 
     async def _give_back_or_bury(
-        self, claim: Claim, delay_s: float, handled: Handled, reason: Reason
-    ) -> Handled:
+        self, claim: Claim, delay_s: float, handled: ItemResult, reason: Reason
+    ) -> ItemResult:
         """Give the item back, or bury it once it was claimed too often without an outcome."""
         if claim.taken > ATTEMPTS_WITHOUT_OUTCOME_MAX:
             return await self._bury(claim, reason)
@@ -370,21 +376,21 @@ class BatchSender:
 
     async def _hold_and_bury(
         self, claim: Claim, batch: ClaimedBatch, reason: Reason, words: str = ""
-    ) -> Handled:
+    ) -> ItemResult:
         """Hold the deliveries for a person, because retrying would not help."""
         words = clip(words) or HELD_WORDS[reason]
         now_s = self.clock.now().timestamp()
         await batch.record(held_for_people(batch.ledger, words, now_s=now_s))
         return await self._bury(claim, reason)
 
-    async def _bury(self, claim: Claim, reason: Reason) -> Handled:
+    async def _bury(self, claim: Claim, reason: Reason) -> ItemResult:
         await dead_letters.bury(self.storage.queues, claim, reason, self.clock.now())
-        return Handled.DEAD
+        return ItemResult.DEAD
 
-    async def _complete(self, claim: Claim, handled: Handled) -> Handled:
+    async def _complete(self, claim: Claim, handled: ItemResult) -> ItemResult:
         await self.storage.queues.complete(claim)
         return handled
 
-    async def _give_back(self, claim: Claim, delay_s: float, handled: Handled) -> Handled:
+    async def _give_back(self, claim: Claim, delay_s: float, handled: ItemResult) -> ItemResult:
         await self.storage.queues.release(claim, delay_s=min(delay_s, RETRY_DELAY_S_MAX))
         return handled

@@ -145,7 +145,7 @@ class People:
         return word.lower()
 
 
-class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for the cached property
+class CsvSample(msgspec.Struct, frozen=True, dict=True):  # dict: for the cached property
     """The first rows of a file, from which a person chooses the columns."""
 
     delimiter: str
@@ -174,13 +174,13 @@ class Beginning(msgspec.Struct, frozen=True, dict=True):  # dict: for the cached
         return ats.index(max(ats)) if named is None else named
 
 
-def beginning(lines: Iterator[str], rows: int) -> Beginning:
+def csv_sample(lines: Iterator[str], rows: int) -> CsvSample:
     """The first rows that are not empty; BadInput if there is none, or one is too wide."""
     records = Records(lines)
     first = list(islice(_first_rows(iter(records)), rows))
     if not first:
-        raise BadInput(_("The file is empty. Choose one with a row for each person."))
-    return Beginning(records.delimiter, first)
+        raise BadInput(_("The file is empty. Choose a file with one row per person."))
+    return CsvSample(records.delimiter, first)
 
 
 def _first_rows(records: Iterator[Record | BadRow | None]) -> Iterator[list[str]]:

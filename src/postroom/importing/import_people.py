@@ -34,7 +34,7 @@ from postroom.domain.errors import BadInput, NotFound
 from postroom.domain.subscriber import INACTIVE_TEXTS, InactiveReason, Subscriber
 from postroom.domain.texts import _
 from postroom.importing.csv_people import Person
-from postroom.importing.job import BAD_ROWS_SHOWN, Existing, ImportCounts, attributes_after
+from postroom.importing.job import BAD_ROWS_SHOWN, ExistingFields, ImportCounts, attributes_after
 from postroom.records import counts, edits, lists, subscribers
 from postroom.records.edits import EDITS_MAX, SubscriberEdit
 from postroom.records.retry import retry_on_conflict
@@ -88,7 +88,7 @@ class ImportTerms:
     verified: bool
     is_rehearsal: bool = False  # a dry run: count, write nothing
     keep_out: bool = False  # nobody is added: they are marked as removed
-    existing: Existing = Existing.LEAVE  # what happens to fields of people on the list
+    existing: ExistingFields = ExistingFields.LEAVE  # what happens to fields of people on the list
     ask: bool = False  # ask everybody who has not confirmed
     group_rows: int = BATCH_PEOPLE  # sorted at a time; a kilobyte of memory each
 

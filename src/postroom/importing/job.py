@@ -31,7 +31,7 @@ class Purpose(StrEnum):
     SUPPRESS = "suppress"  # nobody is added: they are marked as removed
 
 
-class Existing(StrEnum):
+class ExistingFields(StrEnum):
     """What happens to the fields of people who are already on the list."""
 
     LEAVE = "leave"
@@ -78,7 +78,7 @@ class ImportJob(ImportCounts, frozen=True, kw_only=True):  # type: ignore[misc] 
     user: str  # who uploaded it
     created_at: datetime
     purpose: Purpose = Purpose.KEEP
-    existing: Existing = Existing.LEAVE
+    existing: ExistingFields = ExistingFields.LEAVE
     basis: str = ""  # why these people may be mailed
     columns: Columns = _NO_COLUMNS
     status: JobStatus = JobStatus.WAITING
@@ -128,7 +128,7 @@ class ImportJob(ImportCounts, frozen=True, kw_only=True):  # type: ignore[misc] 
 
 
 def mapped(
-    job: ImportJob, columns: Columns, purpose: Purpose, existing: Existing, basis: str
+    job: ImportJob, columns: Columns, purpose: Purpose, existing: ExistingFields, basis: str
 ) -> ImportJob:
     """The job with what a person chose; the results of earlier runs no longer count."""
     check_not_running(job)
@@ -208,15 +208,15 @@ def check_basis(text: str, purpose: Purpose | None) -> str:
 
 
 def attributes_after(
-    existing: Existing, known: dict[str, str], in_file: dict[str, str]
+    existing: ExistingFields, known: dict[str, str], in_file: dict[str, str]
 ) -> dict[str, str]:
     """The fields of somebody on the list after an import; BadInput if they become too many."""
     match existing:
-        case Existing.LEAVE:
+        case ExistingFields.LEAVE:
             return known
-        case Existing.FILL:
+        case ExistingFields.FILL:
             return clean_attributes(in_file | known)
-        case Existing.OVERWRITE:
+        case ExistingFields.OVERWRITE:
             return clean_attributes(known | in_file)
 
 

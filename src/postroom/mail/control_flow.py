@@ -148,7 +148,7 @@ class Region:
             case "else" | "endif" | "endfor":
                 self._check_open(word)
                 if inside.strip():
-                    raise BadTemplate(_("Nothing may follow the word {word}.", word=word))
+                    raise BadTemplate(_("Remove everything after {word}.", word=word))
                 self._add_code(word)
             case _:
                 raise BadTemplate(
@@ -165,12 +165,12 @@ class Region:
         inner = self.open[-1] if self.open else ""
         if word in ("if", "for"):
             if len(self.open) >= DEPTH_MAX:
-                raise BadTemplate(_("It is nested over {limit} times.", limit=DEPTH_MAX))
+                raise BadTemplate(_("It is nested more than {limit} levels deep.", limit=DEPTH_MAX))
             self.open.append(word)
             return
         wanted = "for" if word == "endfor" else "if"
         if inner != wanted and not (word == "else" and inner == "for"):
-            raise BadTemplate(_("There is no open “{wanted}” for it.", wanted=wanted))
+            raise BadTemplate(_("It has no matching “{wanted}” before it.", wanted=wanted))
         if word.startswith("end"):
             self.open.pop()
             if word == "endfor":
@@ -185,7 +185,7 @@ class Region:
             if token is None:
                 raise BadTemplate(
                     _(
-                        "“{text}” is not possible in a condition. Compare fields with texts or "
+                        "“{text}” is not allowed in a condition. Compare fields with text or "
                         "numbers.",
                         text=text.strip(),
                     )
@@ -226,7 +226,7 @@ class Region:
         try:
             _environment().add_template("region", self.program)
         except minijinja.TemplateError as error:
-            raise BadTemplate(_("It cannot be understood ({why}).", why=error.message)) from None
+            raise BadTemplate(_("It cannot be parsed ({why}).", why=error.message)) from None
 
     def text(self, chosen: str, values: Mapping[str, str], budget: RegionBudget) -> str:
         """The output of the program, with literals and fields in place of their numbers."""
@@ -391,7 +391,7 @@ class _BodyCompiler:
         tag = _TAG.fullmatch(text)
         try:
             if tag is None:
-                raise BadTemplate(_("It cannot be understood."))
+                raise BadTemplate(_("It cannot be parsed."))
             if self._scanner and not self._scanner.is_in_text:
                 raise BadTemplate(_("It is inside an HTML tag or a style; move it into the text."))
             if ends_in_a_url(self._before) and not self._scanner:

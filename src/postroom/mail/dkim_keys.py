@@ -126,7 +126,7 @@ def create_key(path: Path, domain: str, selector: str, algorithm: Algorithm) -> 
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise AlreadyThere(
-            _("{path} exists already; choose another selector or file.", path=str(path))
+            _("{path} already exists; choose another selector or file.", path=str(path))
         ) from None
     except OSError as error:
         raise BadInput(

@@ -10,5 +10,6 @@ _ENDLESS = re.compile(r"&#[0-9]{1000,}+;?+")
 
 
 def unescape(text: str) -> str:
-    """As `html.unescape`, but for any text: a number that is far too long is an unknown sign."""
+    """As `html.unescape`, but for any text: a number that is far too long is an unknown "
+    "character."""
     return html.unescape(_ENDLESS.sub("\ufffd", text))

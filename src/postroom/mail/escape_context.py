@@ -109,7 +109,9 @@ class HtmlScanner:
         literal = self._value
         self._value = ""
         if self._attribute in _CODE_ATTRIBUTES or self._attribute.startswith("on"):
-            return _("is in the attribute {name}, which is code; move it.", name=self._attribute)
+            return _(
+                "is in the attribute {name}, which contains code; move it.", name=self._attribute
+            )
         if self._attribute not in _URL_ATTRIBUTES:
             return EscapeContext.HTML
         if self._url_context:

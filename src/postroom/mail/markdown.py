@@ -104,8 +104,8 @@ def _check_size(source: str) -> None:
     if marks > MARKS_MAX or marks + _cells(lines) > MARKS_MAX:
         raise BadTemplate(
             _(
-                "The Markdown has over {limit:,} lines, signs and table cells; shorten it, or "
-                "write it as HTML.",
+                "The Markdown has over {limit:,} lines, formatting marks and table cells; shorten "
+                "it, or write it as HTML.",
                 limit=MARKS_MAX,
             )
         )

@@ -26,7 +26,7 @@ async def load(blobs: Blobs, ref: str, attachment: Attachment) -> bytes:
     if content is None or hashlib.sha256(content).hexdigest() != attachment.sha256:
         raise NotFound(
             _(
-                "The attachment “{name}” is missing from the storage, or damaged.",
+                "The attachment “{name}” is missing from storage, or damaged.",
                 name=attachment.name,
             )
         )

@@ -1,4 +1,4 @@
-"""The audit log as rows: `audit` / `log` / <time, newest first>-<order><chance>.
+"""The audit log as rows: `audit` / `log` / <time, newest first>-<order><nonce>.
 
 Append-only: an entry is inserted before its action begins, and written once more to record how it
 ended. Nothing else changes it, and it is deleted only by age.

@@ -101,7 +101,7 @@ async def _load(blobs: Blobs, message: Message, ending: str) -> str:
     name = _name(message, ending)
     content = await blobs.get(name)
     if content is None:
-        raise NotFound(_("The body {name} is missing from the storage.", name=name))
+        raise NotFound(_("The body {name} is missing from storage.", name=name))
     return content.decode(errors="replace")
 
 

@@ -255,7 +255,10 @@ async def _note(tables: Tables, user: str, texts: Iterable[str | None]) -> None:
     keys = sorted(f"{picture_id}:{user}" for picture_id in ids_in(texts))
     if len(keys) > USED_MAX:  # each of them is a row, and read for every check
         raise BadInput(
-            _("There are over {limit} pictures of the media library in it.", limit=USED_MAX)
+            _(
+                "It contains more than {limit} pictures of the media library. Remove some.",
+                limit=USED_MAX,
+            )
         )
     for start in range(0, len(keys), BATCH_CHANGES_MAX):
         changes = [Upsert(key, FORMAT_ONLY) for key in keys[start : start + BATCH_CHANGES_MAX]]

@@ -26,7 +26,7 @@ TABLE_TEXTS = {
     "message": _("messages, and the recipients of those that are being sent"),
     "messagearchive": _("sent messages and their recipients"),
     "service": _("users, sessions, keys, limits, leases and other records of Postroom itself"),
-    "outbox": _("emails of test mode"),
+    "outbox": _("emails kept in test mode"),
     "feedback": _("bounces, complaints and other reports"),
     "suppression": _("addresses that get no email"),
     "trace": _("what every role did and what went wrong"),

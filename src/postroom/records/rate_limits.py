@@ -71,7 +71,9 @@ async def set_limit(tables: Tables, limit: RateLimit) -> None:
         limits = await all_limits(tables)
         known = limits.get(limit.name)
         if known is None and len(limits) >= LIMITS_MAX:
-            raise BadInput(_("There are already {limit} limits; clear one.", limit=LIMITS_MAX))
+            raise BadInput(
+                _("There are already {limit} limits. Clear one first.", limit=LIMITS_MAX)
+            )
         shares = known.shares if known else {}
         row = LimitRow(mails_per_s=limit.mails_per_s, connections=limit.connections, shares=shares)
         etag = known.etag if known else None

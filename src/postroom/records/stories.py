@@ -93,9 +93,9 @@ async def of_delivery(tables: Tables, message: Message, batch: int, position: in
 
 
 def _milestones(message: Message) -> list[StoryEvent]:
-    events = [StoryEvent(message.created_at, _("The message was written."))]
+    events = [StoryEvent(message.created_at, _("The message was created."))]
     if message.due_at and message.status is not Status.DRAFT:
-        events.append(StoryEvent(message.due_at, _("The message was due.")))
+        events.append(StoryEvent(message.due_at, _("The message became due.")))
     if message.queuing_at:
         text = _("The scheduler started it: the recipients on the list were queued.")
         events.append(StoryEvent(message.queuing_at, text))
@@ -139,8 +139,8 @@ def _queued(message: Message, ledger: Ledger, position: int) -> StoryEvent:
 def _end(ended: DeliveryEnd, message: Message) -> StoryEvent:
     texts: Mapping[State, Text] = {
         State.SENT: _(
-            "A sender announced it and handed it over. The mail server accepted it, and the "
-            "delivery was archived as sent."
+            "A sender announced the delivery and handed the email over. The mail server accepted "
+            "it, and the delivery was archived as sent."
         ),
         State.FAILED: _("The delivery failed for good and was archived."),
         State.SKIPPED: _("The delivery was skipped and archived; nothing was sent."),
@@ -148,8 +148,8 @@ def _end(ended: DeliveryEnd, message: Message) -> StoryEvent:
     text = texts[ended.state]
     if ended.state is State.SENT and message.is_test:
         text = _(
-            "A sender announced it and put it into the test mailbox, and the delivery was archived "
-            "as sent."
+            "A sender announced the delivery and put the email into the test mailbox, and the "
+            "delivery was archived as sent."
         )
         return StoryEvent(ended.ended_at, text)
     level = TraceLevel.WARNING if ended.state is State.FAILED else TraceLevel.INFO
@@ -164,12 +164,15 @@ def _present(ledger: Ledger, position: int) -> list[StoryEvent]:
     match State(ledger.states[position]):
         case State.SENDING:
             text = _(
-                "Sender {owner} announced it and is handing it over, or died while doing so.",
+                "Sender {owner} announced the delivery and is handing the email over, or died "
+                "while doing so.",
                 owner=ledger.owner,
             )
             return [StoryEvent(touched_at, text)]
         case State.HELD:
-            text = _("The delivery is held until somebody decides on the message’s page.")
+            text = _(
+                "The delivery is held until somebody decides what to do, on the message’s page."
+            )
             return [StoryEvent(touched_at, text, TraceLevel.WARNING, words)]
         case State.QUEUED if wait and wait.attempts:
             text = ngettext(

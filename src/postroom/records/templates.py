@@ -79,7 +79,7 @@ async def read(tables: Tables, template_id: str) -> Stored[MessageTemplate]:
 async def load_document(blobs: Blobs, template: MessageTemplate) -> BlockDocument:
     content = await blobs.get(_name(template))
     if content is None:
-        raise NotFound(_("The blocks of this template are missing from the storage."))
+        raise NotFound(_("The blocks of this template are missing from storage."))
     return parse_document(content)
 
 

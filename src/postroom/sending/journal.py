@@ -187,7 +187,7 @@ class FileJournals:
         for page in self._read(owner):
             yield page.ref, page.batch
 
-    def clear_unborn(self) -> None:
+    def delete_unfinished_folders(self) -> None:
         """Delete hidden folders of senders that died before their folder appeared."""
         for hidden in self._folder.glob(".*"):
             with contextlib.suppress(FileNotFoundError):

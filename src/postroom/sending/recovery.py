@@ -189,7 +189,7 @@ class JournalRecovery:
         if now_s < self._next_at_s:
             return
         self._next_at_s = now_s + JOURNALS_EVERY_S
-        self._journals.clear_unborn()
+        self._journals.delete_unfinished_folders()
         for owner in self._journals.dead_owners():
             pages = list(self._journals.pages(owner))
             is_settled = True

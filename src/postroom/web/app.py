@@ -42,7 +42,7 @@ STATIC = Path(__file__).parent / "static"
 READY_S_MAX = 2.0
 RETRY = {"Retry-After": "10"}
 DETAILS = {  # for API clients
-    404: _("There is no such resource. /api/v1/openapi.json lists them."),
+    404: _("There is no such resource. All resources are listed in /api/v1/openapi.json."),
     405: _("This resource does not support that method. See /api/v1/openapi.json."),
     413: _("The body is too large. Send a smaller one."),
     500: _("Something went wrong. Check whether it was done, then try again."),
@@ -273,7 +273,7 @@ def _error_response(
 ) -> Response:
     """A page for people, problem+json (RFC 9457) for API clients."""
     if path.startswith("/api/"):
-        detail = sentence or DETAILS.get(status, _("This could not be done."))
+        detail = sentence or DETAILS.get(status, _("The request could not be carried out."))
         return ApiProblem(status, detail, headers or {}).response()
     if _is_admin(path):
         title, text = ADMIN_PAGES.get(status, INVALID_REQUEST)

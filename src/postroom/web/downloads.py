@@ -1,4 +1,4 @@
-"""Files that somebody uploaded, as downloads.
+"""Uploaded files as downloads.
 
 A download is never shown as a page of ours: it is an attachment, in a sandbox, and browsers must
 not guess another type.

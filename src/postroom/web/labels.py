@@ -84,7 +84,7 @@ def word(stored: StrEnum) -> Text:
 
 
 def states(message: Message) -> list[tuple[str, Text]]:
-    """The states of its books; emails of test mode are not called sent."""
+    """The states of its books; emails kept in test mode are not called sent."""
     if not message.is_test:
         return STATES
     return [("sent", pgettext("deliveries are", "kept, not sent")), *STATES[1:]]

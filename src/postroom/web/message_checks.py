@@ -232,14 +232,14 @@ def _about_library(written: WrittenMessage, pictures: Pictures) -> Iterator[Text
     missing = len(ids_in([written.html]) - set(pictures))
     if missing:
         yield _(
-            "Pictures that are no longer in the media library, so nobody sees them: {count}.",
+            "Pictures that are no longer in the media library and will not be shown: {count}.",
             count=missing,
         )
     size = sum(each.size for each in pictures.values())
     heaviest = max((each.size for each in pictures.values()), default=0)
     if size > PICTURES_BYTES_MAX or heaviest > PICTURE_BYTES_MAX:
         yield _(
-            "The pictures of the media library have {size} MB together, which is slow on phones.",
+            "The pictures of the media library total {size} MB, which is slow to load on phones.",
             size=f"{size / 1024**2:.1f}",
         )
 
@@ -326,7 +326,7 @@ def _about_bodies(written: WrittenMessage, html_bytes: int) -> Iterator[Text]:
     if html is None:
         yield _("This message has no HTML. Everybody gets the text.")
     elif text is not None and not text.strip():
-        yield _("The text part is empty. Leave it out or write it.")
+        yield _("The text part is empty. Write it or leave it out.")
     has_lines = written.typed[0] in (BodyKind.HTML, BodyKind.MJML)
     yield from _about_links(document, has_lines=has_lines)
     for reason, sources in unseen_pictures(document).items():
@@ -422,7 +422,7 @@ def _about_fields(fields: frozenset[str], people: AudienceSample) -> Iterator[Te
     names = ", ".join(f"{{{{ {name} }}}}" for name in unknown)
     if people.is_all:
         yield _(
-            "Nobody on the list has {names}. The field stays empty or shows its default.",
+            "No subscriber of the list has {names}. The field stays empty or shows its default.",
             names=names,
         )
         return

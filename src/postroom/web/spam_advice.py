@@ -50,7 +50,7 @@ PLACES = {
 SENTENCES = {
     SpamSign.FREE_MAIL_SENDER: _(
         "The address belongs to a free email provider. Most of them tell other servers to reject "
-        "mail in their name that they did not send (DMARC). Use a sender address at your own "
+        "emails from their domain that they did not send (DMARC). Use a sender address at your own "
         "domain."
     ),
     SpamSign.LINK_SHOWS_OTHER_HOST: _(
@@ -89,8 +89,8 @@ SENTENCES = {
         "Put it on a website and use its https address."
     ),
     SpamSign.FEW_WORDS: _(
-        "There is little text next to the images, which filters distrust. Say in words what they "
-        "show."
+        "There is little text compared with the images, which filters distrust. Describe in words "
+        "what they show."
     ),
     SpamSign.FAKED_REPLY: _("It starts like a reply but is not one. Remove the prefix."),
     SpamSign.SUBJECT_CAPITALS: _(
@@ -100,15 +100,19 @@ SENTENCES = {
         "More than half of the letters are capitals, which filters treat as shouting. Use lower "
         "case."
     ),
-    SpamSign.GAPPY: _("Letters are spaced out, as if to hide a word from filters. Close the gaps."),
+    SpamSign.GAPPY: _(
+        "Letters are spaced out, as if to hide a word from filters. Remove the spaces."
+    ),
     SpamSign.FOREIGN_FIELD: _(
-        "This looks like a merge field of another program and will be sent as it is. Write it as "
-        "{{ name }}."
+        "This looks like a merge field of another program and will be sent as is. Write it as {{ "
+        "name }}."
     ),
     SpamSign.TEXT_DIFFERS: _(
         "It differs from the HTML. Leave it empty to create it from the HTML."
     ),
-    SpamSign.EXCLAMATIONS: _("It has more than one “!”, and filters count them. One is enough."),
+    SpamSign.EXCLAMATIONS: _(
+        "It has more than one exclamation mark, and filters count them. One is enough."
+    ),
     SpamSign.PHRASES: _(
         "Several phrases here or in the subject are typical of spam. Reword some of them."
     ),

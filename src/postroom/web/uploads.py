@@ -1,4 +1,4 @@
-"""Uploads: the file in a multipart body is written in pieces, and never held whole."""
+"""Uploads: the file in a multipart body is written in pieces, and never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def receive_file(
     """
     kind, options = parse_options_header(request.headers.get("content-type"))
     if kind != MULTIPART or not options.get(b"boundary"):
-        raise BadInput(_("The form has no file in it. Open the page again and choose one."))
+        raise BadInput(_("The form contains no file. Open the page again and choose one."))
     reader = _MultipartReader(options[b"boundary"], name)
     try:
         async for chunk in request.stream():
@@ -46,7 +46,7 @@ async def receive_file(
                 await write(reader.flushed())
         reader.parser.finalize()
     except FormParserError:
-        raise BadInput(_("The form arrived damaged. Try again.")) from None
+        raise BadInput(_("The form was damaged on its way here. Submit it again.")) from None
     await write(reader.flushed())
     return reader.upload
 

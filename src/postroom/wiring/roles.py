@@ -428,7 +428,9 @@ async def drain_step(
                 "The mail server accepts no emails. See the log, and run “postroom doctor”."
             )
         words = str(trouble.sentence).removesuffix(".")
-        raise WrongState(f"{words}. {trouble.advice} Nothing is lost. Run it again when it works.")
+        raise WrongState(
+            f"{words}. {trouble.advice} Nothing is lost. Run the command again once it works."
+        )
     if sender.is_idle and sender.has_recovered:
         if await scheduler.step_and_report():
             return True

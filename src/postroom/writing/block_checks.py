@@ -1,4 +1,4 @@
-"""What is missing or hard to read in a document of blocks, and the repairs that need no thought."""
+"""Checks of a document of blocks for what is missing or hard to read, and the simple repairs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from postroom.domain.theme import (
     readable_colour,
 )
 from postroom.mail.pictures import UnseenReason, why_unseen
-from postroom.writing.broken_fields import broken_fields, mended_field
+from postroom.writing.broken_fields import broken_fields, repaired_field
 
 PICTURE_BYTES_MAX = 1024 * 1024  # slower than this on a phone, people scroll on
 PICTURES_BYTES_MAX = 3 * 1024 * 1024  # all pictures of a message together
@@ -52,7 +52,7 @@ _PAIRS: list[tuple[str, str, float, Text]] = [
 
 
 class BlockFinding(msgspec.Struct, frozen=True):
-    """One thing to look at: the block to show, and the operation that fixes it, if there is one."""
+    """One finding: the block to show, and the operation that fixes it, if there is one."""
 
     sentence: Text
     block_id: str = ""  # "": it is about the design
@@ -61,7 +61,7 @@ class BlockFinding(msgspec.Struct, frozen=True):
 
 
 def check_blocks(document: BlockDocument, pictures: Pictures | None = None) -> list[BlockFinding]:
-    """Everything that should be looked at before sending, in the order of the message.
+    """Everything that should be fixed before sending, in the order of the message.
 
     Without pictures, nothing is said about the media library.
     """
@@ -90,7 +90,7 @@ def fixed(
         return msgspec.structs.replace(document, theme=msgspec.structs.replace(theme, logo=logo))
     repair = _REPAIRS.get(kind) if kind != "alt" else partial(_described, pictures=pictures)
     if repair is None:
-        raise BadInput(_("This cannot be fixed automatically any more. Reload the page."))
+        raise BadInput(_("This can no longer be fixed automatically. Reload the page."))
     blocks = _repaired(document.blocks, what, repair, theme)
     return msgspec.structs.replace(document, blocks=blocks)
 
@@ -114,7 +114,7 @@ def _about_theme(theme: Theme, pictures: Pictures | None) -> Iterator[BlockFindi
             fix=f"{FIX}:theme:logo" if _known_alt(theme.logo.src, pictures) else "",
         )
     if _is_missing(theme.logo.src, pictures):
-        yield BlockFinding(_("The logo is no longer in the media library, so nobody sees it."))
+        yield BlockFinding(_("The logo is no longer in the media library and will not be shown."))
 
 
 def _about_total(document: BlockDocument, pictures: Pictures | None) -> Iterator[BlockFinding]:
@@ -122,7 +122,7 @@ def _about_total(document: BlockDocument, pictures: Pictures | None) -> Iterator
     if size > PICTURES_BYTES_MAX:
         yield BlockFinding(
             _(
-                "The pictures have {size} MB together, which is slow on phones. Use fewer or "
+                "The pictures total {size} MB, which is slow to load on phones. Use fewer or "
                 "smaller ones.",
                 size=f"{size / 1024**2:.1f}",
             )
@@ -147,7 +147,7 @@ def _about_block(
         for found in broken_fields(block.text):
             yield (
                 _(
-                    "“{found}” is shown as it is. A merge field has two braces on each side.",
+                    "“{found}” will be shown as is. A merge field has two braces on each side.",
                     found=found[0],
                 ),
                 "field",
@@ -170,7 +170,7 @@ def _about_block(
                     yield _("The picture of “{title}” has no alt text.", title=article.title), fix
                 yield from _about_file(article.src, pictures)
         case SocialBlock() if not block.links:
-            yield _("There are no links here."), "remove"
+            yield _("This block has no links. Add one, or remove the block."), "remove"
         case ColumnsBlock() if not any(block.columns):
             yield _("These columns are empty."), "remove"
     yield from _about_links(_links_of(block))
@@ -185,15 +185,15 @@ def _about_picture(
     if not block.alt.strip() and not block.is_decorative:
         yield (
             _(
-                "This picture has no alt text, which many people see instead. Write what it shows, "
-                "or mark it as decoration."
+                "This picture has no alt text, which people see if pictures are not shown. "
+                "Describe the picture, or mark it as decorative."
             ),
             "alt" if _known_alt(block.src, pictures) else "decorative",
         )
     if block.width > theme.width:
         yield (
             _(
-                "This picture is {width} pixels wide, but the message has room for {room}.",
+                "This picture is {width} pixels wide, but only {room} fit into the message.",
                 width=block.width,
                 room=theme.width,
             ),
@@ -206,7 +206,7 @@ def _about_button(block: ButtonBlock, theme: Theme) -> Iterator[tuple[Text, str]
     if not block.text.strip():
         yield _("This button has no text."), ""
     if not block.href:
-        yield _("This button leads nowhere. Enter a link."), ""
+        yield _("This button has no link. Enter one."), ""
     if block.colour and contrast(theme.button_text, block.colour) < CONTRAST_MIN:
         yield _("The text on this button is hard to read in this color."), "contrast"
 
@@ -256,11 +256,11 @@ def is_sample_link(href: str) -> bool:
 
 def _about_file(source: str, pictures: Pictures | None) -> Iterator[tuple[Text, str]]:
     if _is_missing(source, pictures):
-        yield _("This picture is no longer in the media library, so nobody sees it."), ""
+        yield _("This picture is no longer in the media library and will not be shown."), ""
     picture = (pictures or {}).get(id_in_path(source))
     if picture and picture.size > PICTURE_BYTES_MAX:
         megabytes = f"{picture.size / 1024**2:.1f}"
-        yield _("This picture has {size} MB, which is slow on phones.", size=megabytes), ""
+        yield _("This picture is {size} MB, which is slow to load on phones.", size=megabytes), ""
 
 
 # --- Repairs ----------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def _with_fields(block: Block, _theme: Theme) -> Block:
         return block
     text = block.text
     for found in reversed(list(broken_fields(text))):  # from the end, so that positions stay
-        text = mended_field(text, found)
+        text = repaired_field(text, found)
     return msgspec.structs.replace(block, text=text)
 
 

@@ -73,7 +73,7 @@ class BlockEditor:
             return
         action = _ACTIONS.get(word)
         if action is None:
-            raise BadInput(_("This button is not known. Reload the page and try again."))
+            raise BadInput(_("This button is unknown. Reload the page and try again."))
         before = copy.deepcopy(self.blocks)
         action(self, rest)
         after = {block["id"] for block in each_block(self.blocks)}
@@ -116,7 +116,7 @@ class BlockEditor:
     def _insert(self, block: RawBlock, column: RawBlocks, at: int | None) -> None:
         is_inner = column is not self.blocks
         if is_inner and block["kind"] == "columns":
-            raise BadInput(_("Columns cannot be in a column."))
+            raise BadInput(_("A column cannot contain columns."))
         if is_inner and len(column) >= COLUMN_BLOCKS_MAX:
             raise BadInput(_("A column has at most {limit} blocks.", limit=COLUMN_BLOCKS_MAX))
         if sum(1 for _each in each_block(self.blocks)) >= BLOCKS_MAX:
@@ -134,7 +134,7 @@ class BlockEditor:
     def _add(self, rest: str) -> None:
         kind, _colon, where = rest.partition(":")
         if kind not in KIND_TITLES:
-            raise BadInput(_("This kind of block is not known."))
+            raise BadInput(_("There is no such kind of block."))
         column, at = self._target(where) if where else (self.blocks, None)
         self._insert(fresh_block(kind, self.new_id()), column, at)
 
@@ -194,7 +194,7 @@ class BlockEditor:
         column, at = self._place(block_id)
         columns = column[at].get("columns")
         if columns is None or number not in map(str, COLUMNS):
-            raise BadInput(_("There can be two or three columns."))
+            raise BadInput(_("Choose two or three columns."))
         while len(columns) < int(number):
             columns.append([])
         while len(columns) > int(number):

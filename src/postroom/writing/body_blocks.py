@@ -1,4 +1,4 @@
-"""A body in another format as blocks, where blocks can show the same."""
+"""Convert a body in another format to blocks, if blocks can show the same."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def blocks_from(kind: BodyKind, text: str) -> BlockDocument:
         return check_document(BlockDocument(blocks=[HtmlBlock(id="b1", html=text)]))
     raise BadInput(
         _(
-            "This message is a whole page of {kind}, which cannot become blocks. Messages in "
-            "blocks, in Markdown and in pieces of HTML can.",
+            "This message is a complete {kind} document, which cannot be converted to blocks. "
+            "Messages in blocks, Markdown or HTML fragments can.",
             kind=_("MJML") if kind is BodyKind.MJML else _("HTML"),
         )
     )

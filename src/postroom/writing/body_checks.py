@@ -1,4 +1,4 @@
-"""What should be looked at in a body in HTML, MJML or Markdown, by line, and the simple repairs.
+"""Checks of a body in HTML, MJML or Markdown, with line numbers, and the simple repairs.
 
 Findings are about the text as it was typed, so that a page can show the line and a repair changes
 nothing else. Only contrast is measured on the finished HTML, where styles are in the tags.
@@ -19,7 +19,7 @@ from postroom.mail.merge import line_of
 from postroom.mail.pictures import UnseenReason, why_unseen
 from postroom.mail.spam.page import Colour, styled_texts
 from postroom.writing.block_checks import BlockFinding
-from postroom.writing.broken_fields import broken_fields, mended_field
+from postroom.writing.broken_fields import broken_fields, repaired_field
 
 FIX = "fix:body"
 WIDTH_MAX = 700  # wider emails are cut off in reading panes
@@ -36,7 +36,7 @@ _WIDTH = re.compile(
 def check_typed(
     kind: BodyKind, typed: str, finished: str, known_fields: Iterable[str]
 ) -> list[BlockFinding]:
-    """Everything to look at, in the order of the kinds, with the line of each."""
+    """All findings, grouped by kind, each with its line."""
     found = check_fields(typed, known_fields)
     if kind in (BodyKind.HTML, BodyKind.MJML):
         found += [*_about_pictures(typed), *_about_widths(typed), *_about_links(typed)]
@@ -50,7 +50,7 @@ def repaired(typed: str, operation: str) -> str:
     repair = _REPAIRS.get(kind)
     changed = repair(typed, what) if repair else typed
     if changed == typed:
-        raise BadInput(_("This cannot be fixed automatically any more. Reload the page."))
+        raise BadInput(_("This can no longer be fixed automatically. Reload the page."))
     return changed
 
 
@@ -75,7 +75,7 @@ def check_fields(typed: str, known_fields: Iterable[str]) -> list[BlockFinding]:
 def _about_fields(typed: str, known: frozenset[str]) -> Iterator[BlockFinding]:
     for _at, found in _first(broken_fields(typed, known)):
         what = _(
-            "“{found}” is shown as it is. A merge field has two braces on each side.",
+            "“{found}” will be shown as is. A merge field has two braces on each side.",
             found=" ".join(found[0].split()),
         )
         yield _finding(typed, found.start(), what, f"field:{found[2]}:{found.start()}")
@@ -85,7 +85,7 @@ def _with_braces(typed: str, what: str) -> str:
     name, _colon, position = what.rpartition(":")
     for found in broken_fields(typed, (name,)):
         if str(found.start()) == position:
-            return mended_field(typed, found)
+            return repaired_field(typed, found)
     return typed
 
 
@@ -102,8 +102,8 @@ def _nameless(typed: str) -> Iterator[re.Match[str]]:
 def _about_pictures(typed: str) -> Iterator[BlockFinding]:
     for at, found in _first(_nameless(typed)):
         what = _(
-            "This picture has no alt text, which many people see instead. Write what it shows, "
-            'or alt="" if it is only decoration.'
+            "This picture has no alt text, which people see if pictures are not shown. Describe "
+            'the picture, or write alt="" if it is decorative.'
         )
         yield _finding(typed, found.start(), what, f"alt:{at}")
 
@@ -122,7 +122,8 @@ def _too_wide(typed: str) -> Iterator[re.Match[str]]:
 def _about_widths(typed: str) -> Iterator[BlockFinding]:
     for at, found in _first(_too_wide(typed)):
         what = _(
-            "This is {widest} pixels wide. Many email programs cut off what is over {limit}.",
+            "This is {widest} pixels wide. Many email programs cut off anything wider than "
+            "{limit}.",
             widest=int(found[2]),
             limit=WIDTH_MAX,
         )

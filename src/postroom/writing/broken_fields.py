@@ -1,4 +1,4 @@
-"""Merge fields whose braces do not match, which everybody would see as they are."""
+"""Merge fields whose braces do not match, which recipients would see as typed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def broken_fields(text: str, known: Container[str] = ()) -> Iterator[re.Match[st
             yield found
 
 
-def mended_field(text: str, found: re.Match[str]) -> str:
+def repaired_field(text: str, found: re.Match[str]) -> str:
     """The text with two braces on each side of this field."""
     return f"{text[: found.start()]}{{{{ {found[2]} }}}}{text[found.end() :]}"

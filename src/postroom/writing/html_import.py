@@ -1,4 +1,4 @@
-"""HTML that people bring from elsewhere: decoded, cleaned, and its pictures found.
+"""HTML pages from other tools: decoded, cleaned, and their pictures found.
 
 The page is rewritten tag by tag, not parsed and written anew: conditional comments for Outlook and
 whatever else email programs need stay as they are. What an email cannot have is removed, with one
@@ -75,20 +75,21 @@ _SOURCES = frozenset(("src", "background", "poster"))
 _SENTENCES = {
     "scripts": _("Scripts were removed, because no email program runs them."),
     "forms": _(
-        "Forms were removed, because most email programs do not send them. Use a button with a "
+        "Forms were removed, because they do not work in most email programs. Use a button with a "
         "link."
     ),
     "frames": _("Embedded pages and objects were removed, because no email program shows them."),
     "handlers": _(
-        "Actions in tags (onclick and others) were removed, because no email program runs them."
+        "Event handlers (onclick and others) were removed, because no email program runs them."
     ),
-    "script links": _("Links that run a script were emptied."),
+    "script links": _("Links that run a script were left without a target."),
     "base": _("The base address of the page was removed, because email programs ignore it."),
-    "refresh": _("A forward to another page was removed, because no email program follows it."),
+    "refresh": _("A redirect to another page was removed, because no email program follows it."),
     "imports": _(
-        "Style sheets that load others (@import) were cut, because email programs do not load them."
+        "References to other style sheets (@import) were removed, because email programs do not "
+        "load them."
     ),
-    "fields": _("Merge fields of Mailchimp were translated."),
+    "fields": _("Mailchimp merge tags were converted to merge fields."),
 }
 
 
@@ -114,33 +115,36 @@ class ImportReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     def sentences(self) -> Iterator[Text]:
         if self.pictures:
             yield ngettext(
-                "{count} picture is in the media library now.",
-                "{count} pictures are in the media library now.",
+                "{count} picture was added to the media library.",
+                "{count} pictures were added to the media library.",
                 self.pictures,
             )
         yield from (_SENTENCES[each] for each in _SENTENCES if each in self.removed)
         if self.missing:
             yield ngettext(
-                "{count} picture is missing, and nobody will see it: {names}",
-                "{count} pictures are missing, and nobody will see them: {names}",
+                "{count} picture is missing and will not be shown: {names}",
+                "{count} pictures are missing and will not be shown: {names}",
                 len(self.missing),
                 names=_first_few(self.missing),
             )
         if self.missing_styles:
-            yield _("Style sheets are missing: {names}", names=_first_few(self.missing_styles))
+            yield _("Style sheets that are missing: {names}", names=_first_few(self.missing_styles))
         if self.refused:
             yield _(
-                "Not taken, because they are damaged, too large, or in a format that email "
-                "programs do not show, such as SVG: {names}",
+                "Files that were left out, because they are damaged, too large, or in a format "
+                "that email programs do not show, such as SVG: {names}",
                 names=_first_few(self.refused),
             )
         if self.archives:
             yield _(
-                "Archives within the archive were left out: {names}",
+                "Archives inside the archive were left out: {names}",
                 names=_first_few(self.archives),
             )
         if self.keeps_styles:
-            yield _("Its style sheets were too long to be copied into the tags, and stay.")
+            yield _(
+                "The style sheets are too long to be copied into the tags, so they stay where "
+                "they are."
+            )
 
 
 class ImportedHtml(msgspec.Struct):
@@ -164,7 +168,8 @@ Read = Callable[[str], bytes]
 
 
 def decoded(content: bytes) -> str:
-    """The text of a page by its byte order mark, its own words, UTF-8, or else Windows-1252."""
+    """The text of a page by its byte order mark, the charset it names, UTF-8, or else "
+    "Windows-1252."""
     for mark, encoding in _BOMS:
         if content.startswith(mark):
             return content.decode(encoding, "replace").lstrip("\ufeff")
@@ -322,7 +327,9 @@ class _Cleaner:
         self._style_bytes += len(content)
         if self._style_bytes > BODY_BYTES_MAX:  # before anything else is done with it
             limit = BODY_BYTES_MAX // 1024**2
-            raise BadInput(_("The style sheets have over {limit} MB. Shorten them.", limit=limit))
+            raise BadInput(
+                _("The style sheets are larger than {limit} MB. Shorten them.", limit=limit)
+            )
         css = self._css(decoded(content), posixpath.dirname(name))
         safe = css.replace("</", r"<\/")
         return f"<style>{safe}</style>"

@@ -157,7 +157,7 @@ class _Writer:
         }
 
     def top(self) -> str:
-        """The logo, or some room."""
+        """The logo, or empty space."""
         theme = self._theme
         elements = ""
         logo = theme.logo

@@ -21,11 +21,11 @@ MADE_CHARS_MAX = 2 * BODY_BYTES_MAX  # of HTML that is made; what is over half o
 
 
 def check_length(made: str) -> str:
-    """Refuse what became far too long, before anything else is done with it."""
+    """Refuse HTML that became far too long, before anything else is done with it."""
     if len(made) > MADE_CHARS_MAX:
         raise BadTemplate(
             _(
-                "The HTML that is made of it has over {limit} MB. Shorten it.",
+                "The resulting HTML is larger than {limit} MB. Shorten the text.",
                 limit=BODY_BYTES_MAX // 1024**2,
             )
         )

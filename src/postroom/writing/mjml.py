@@ -48,12 +48,12 @@ def html_from_mjml(source: str, language: str = "en") -> str:
 
     _check_size(source)
     if _INCLUDE.search(source):
-        raise BadTemplate(_("mj-include is not possible here; paste what it would include."))
+        raise BadTemplate(_("mj-include is not supported; paste the included content here."))
     marked = MarkedText(_BARE_AMPERSAND.sub("&amp;", source.strip()), is_markup=True)
     if _shared_chars(marked.text) > SHARED_CHARS_MAX:
         raise BadTemplate(
             _(
-                "Attributes that many tags share (mj-attributes, mj-social and others) have over "
+                "Attributes shared by many tags (mj-attributes, mj-social and others) are over "
                 "{limit:,} characters; shorten them.",
                 limit=SHARED_CHARS_MAX,
             )
@@ -70,7 +70,7 @@ def _in_language(source: str, language: str) -> str:
     """Give the root element its language and direction, unless the author did."""
     root = _ROOT.match(source)
     if root is None:
-        raise BadTemplate(_("MJML begins with <mjml> and ends with </mjml>."))
+        raise BadTemplate(_("MJML must begin with <mjml> and end with </mjml>."))
     own = root[1].lower()
     added = "" if "lang=" in own else f' lang="{language}"'
     added += "" if "dir=" in own else f' dir="{direction_of(language)}"'
@@ -87,7 +87,7 @@ def _check_size(source: str) -> None:
     if tags > TAGS_MAX or layout_tags > LAYOUT_TAGS_MAX:
         raise BadTemplate(
             _(
-                "The MJML has over {limit:,} tags, or {layout:,} of MJML; shorten it.",
+                "The MJML has over {limit:,} tags, or over {layout:,} MJML tags; shorten it.",
                 limit=TAGS_MAX,
                 layout=LAYOUT_TAGS_MAX,
             )
@@ -109,8 +109,8 @@ def _mistake(source: str, error: str) -> BadTemplate:
         return BadTemplate(_("The MJML has a mistake near line {line}: {why}.", line=line, why=why))
     return BadTemplate(
         _(
-            "The MJML cannot be read: {why}. Every tag needs its end tag, and “<” in a text is "
-            "written &lt;.",
+            "The MJML cannot be read: {why}. Every tag needs an end tag, and “<” in text must be "
+            "written as &lt;.",
             why=why,
         )
     )

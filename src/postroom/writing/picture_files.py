@@ -1,9 +1,9 @@
-"""Encode an uploaded picture anew, so that nothing of the uploaded file is served.
+"""Re-encode an uploaded picture, so that nothing of the uploaded file is served.
 
-Only pixels remain: no place, camera or comment, no second file hidden behind the first. The format
-is decided by the content, never by a name. A picture is turned as its camera says and its colours
-become sRGB. Opaque pictures become JPEG or PNG, whichever is clearly smaller; transparent ones PNG;
-animated ones GIF.
+Only the pixels are kept: no location, camera data or comment, no second file after the first. The
+format is decided by the content, never by a name. A picture is rotated as its metadata says, and
+its colours are converted to sRGB. Opaque pictures become JPEG or PNG, whichever is clearly smaller;
+transparent ones PNG; animated ones GIF.
 
 It is called in a thread (parsing.py), one picture at a time. The limits keep one picture below
 about 600 MB of memory, most photos below 200 MB.
@@ -98,8 +98,8 @@ def encode_picture(content: bytes) -> EncodedPicture:
     if len(encoded.files[-1].content) > FILE_BYTES_MAX:
         raise BadInput(
             _(
-                "Even scaled down, the picture would have over {limit} MB. Save it with fewer "
-                "pixels or colors, or shorten the animation.",
+                "Even scaled down, the picture would be larger than {limit} MB. Save it with "
+                "fewer pixels or colors, or shorten the animation.",
                 limit=FILE_BYTES_MAX // 1024 // 1024,
             )
         )
@@ -111,19 +111,23 @@ def _check_bytes(content: bytes) -> None:
         raise BadInput(_("The file is empty. Choose a picture."))
     if len(content) > UPLOAD_BYTES_MAX:
         limit = UPLOAD_BYTES_MAX // 1024 // 1024
-        raise BadInput(_("The file has over {limit} MB. Save it smaller.", limit=limit))
+        raise BadInput(
+            _("The file is larger than {limit} MB. Save a smaller version.", limit=limit)
+        )
 
 
 def _unknown_format(content: bytes) -> Text:
     head = content[:4096].lower()
     if b"<svg" in head:
         return _(
-            "SVG pictures can contain programs, and most mail programs do not show them. Save it "
-            "as PNG."
+            "SVG pictures can contain scripts, and most email programs do not show them. Save the "
+            "picture as PNG."
         )
     if content[4:8] == b"ftyp":
-        return _("HEIC and AVIF pictures are not shown by mail programs. Save it as JPEG.")
-    return _("This is not a picture that can be read. Use a JPEG, PNG, GIF or WebP file.")
+        return _(
+            "Most email programs do not show HEIC and AVIF pictures. Save the picture as JPEG."
+        )
+    return _("This picture cannot be read. Use a JPEG, PNG, GIF or WebP file.")
 
 
 def _check_pixels(image: Image.Image, content: bytes) -> None:
@@ -135,7 +139,7 @@ def _check_pixels(image: Image.Image, content: bytes) -> None:
         raise BadInput(_too_many_pixels(limit))
     # Each scan costs as much as the first, even if it is empty.
     if image.format in ("JPEG", "MPO") and _has_many_scans(content):
-        raise BadInput(_("This JPEG is built in an unusual way. Save it again as a normal JPEG."))
+        raise BadInput(_("This JPEG has an unusual structure. Save it again as a normal JPEG."))
 
 
 def _has_many_scans(content: bytes) -> bool:

@@ -39,7 +39,9 @@ def html_of_text(source: str, *, link_colour: str, gap: str = "14px") -> str:
 def parse_text(source: str) -> tuple[MarkedText, list[Token]]:
     """The tokens of a text, in which fields and tags are words; BadInput if it is too long."""
     if len(_SIGNS.findall(source)) > SIGNS_MAX:
-        raise BadInput(_("the text has over {limit:,} lines and signs; split it.", limit=SIGNS_MAX))
+        raise BadInput(
+            _("the text has over {limit:,} lines and formatting marks; split it.", limit=SIGNS_MAX)
+        )
     marked = MarkedText(source, tags_as_words=True)
     return marked, _parser.parse(marked.text)
 

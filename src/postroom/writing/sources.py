@@ -71,7 +71,7 @@ def with_inline_styles(html: str) -> str:
     if len(html) > STYLE_CHARS_MAX or is_large:
         raise BadTemplate(
             _(
-                "The HTML is over {limit} kB or has too many styles to put them into the tags. "
+                "The HTML is over {limit} kB or has too many styles to copy them into the tags. "
                 "Shorten it, or choose to leave the styles as they are.",
                 limit=STYLE_CHARS_MAX // 1024,
             )

@@ -1,7 +1,7 @@
 """Read the files in an uploaded zip, without trusting anything it says.
 
 Nothing is written to disk, and only files that somebody asks for are decompressed. A zip that looks
-made to do harm is refused as a whole: names that lead elsewhere, links, entries that overlap or
+made to do harm is refused as a whole: names that point outside it, links, entries that overlap or
 unpack to far more than they are. An archive within the archive is never opened.
 """
 
@@ -45,9 +45,10 @@ _UNREADABLE = (  # what zipfile raises for files that it cannot read
     ValueError,
     RuntimeError,
 )
-_DAMAGED = _("The zip is damaged, or it is not a zip. Pack it again.")
+_DAMAGED = _("The file is damaged, or it is not a zip. Create the zip again.")
 _TOO_MANY = _(
-    "The zip has over {limit} files. Pack only the page and its pictures.", limit=ENTRIES_MAX
+    "The zip contains more than {limit} files. Include only the page and its pictures.",
+    limit=ENTRIES_MAX,
 )
 
 
@@ -73,7 +74,12 @@ class ZipFiles:
         _check_overlaps(entries, self._archive.start_dir)
         if sum(each.file_size for each in entries) > TOTAL_BYTES_MAX:
             limit = TOTAL_BYTES_MAX // 1024**2
-            raise BadInput(_("Unpacked, the zip would have over {limit} MB.", limit=limit))
+            raise BadInput(
+                _(
+                    "Unpacked, the zip would be larger than {limit} MB. Remove some files from it.",
+                    limit=limit,
+                )
+            )
         for entry in entries:
             self._add(entry)
 
@@ -89,7 +95,9 @@ class ZipFiles:
             self.archives.append(name)
             return
         if name in self._entries:
-            raise BadInput(_("The zip contains “{name}” twice. Pack it again.", name=_shown(name)))
+            raise BadInput(
+                _("The zip contains “{name}” twice. Create the zip again.", name=_shown(name))
+            )
         _check_entry(entry, name)
         self._entries[name] = entry
         self._by_folded.setdefault(name.casefold(), name)
@@ -122,7 +130,12 @@ def is_zip(content: bytes) -> bool:
 def _check_end(content: bytes) -> None:
     """Check the end record before anything is read by it: it says how long the list of files is."""
     if len(content) > ZIP_BYTES_MAX:
-        raise BadInput(_("The zip has over {limit} MB.", limit=ZIP_BYTES_MAX // 1024**2))
+        raise BadInput(
+            _(
+                "The zip is larger than {limit} MB. Remove some files from it.",
+                limit=ZIP_BYTES_MAX // 1024**2,
+            )
+        )
     end = content.rfind(_END, max(0, len(content) - _END_CHARS - _COMMENT_CHARS_MAX))
     if end < 0 or len(content) < end + _END_CHARS:
         raise BadInput(_DAMAGED)
@@ -139,7 +152,9 @@ def _check_overlaps(entries: list[zipfile.ZipInfo], directory_at: int) -> None:
     for entry, end in zip(ordered, ends, strict=True):
         needed = entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size
         if needed > end:
-            raise BadInput(_("Files in the zip overlap, so it was not unpacked. Pack it again."))
+            raise BadInput(
+                _("Files in the zip overlap, so it was not unpacked. Create the zip again.")
+            )
 
 
 def _checked_name(entry: zipfile.ZipInfo) -> str:
@@ -153,35 +168,39 @@ def _checked_name(entry: zipfile.ZipInfo) -> str:
     if name.startswith("/") or _DRIVE.match(name) or ".." in parts:
         raise BadInput(
             _(
-                "“{name}” leads to a place outside of the zip, so nothing was unpacked.",
+                "“{name}” points outside the zip, so nothing was unpacked.",
                 name=_shown(name),
             )
         )
     if len(name) > NAME_CHARS_MAX or not name.isprintable():
         raise BadInput(
-            _("The zip has a file with a name that cannot be used: “{name}”.", name=_shown(name))
+            _(
+                "The zip contains a file with an invalid name: “{name}”. Rename it.",
+                name=_shown(name),
+            )
         )
     return name
 
 
 def _check_entry(entry: zipfile.ZipInfo, name: str) -> None:
     if entry.flag_bits & _ENCRYPTED:
-        raise BadInput(_("The zip is encrypted. Pack it again without a password."))
+        raise BadInput(_("The zip is encrypted. Create it again without a password."))
     if stat.S_ISLNK(entry.external_attr >> 16):
         raise BadInput(
-            _("“{name}” is a link to another file. Pack the file itself.", name=_shown(name))
+            _("“{name}” is a link to another file. Include the file itself.", name=_shown(name))
         )
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise BadInput(
             _(
-                "“{name}” is packed in a way that few programs can read. Pack it as plain zip.",
+                "“{name}” is compressed with an uncommon method. Create the zip again with "
+                "standard compression.",
                 name=_shown(name),
             )
         )
     if entry.file_size > ENTRY_BYTES_MAX:
         raise BadInput(
             _(
-                "“{name}” has over {limit} MB.",
+                "“{name}” is larger than {limit} MB.",
                 name=_shown(name),
                 limit=ENTRY_BYTES_MAX // 1024**2,
             )

@@ -86,8 +86,8 @@ def test_what_is_missing_is_said() -> None:
     )
     assert found.report.missing == ["images/x.png"]
     assert [str(each) for each in found.report.sentences()] == [
-        "1 picture is missing, and nobody will see it: images/x.png",
-        "Style sheets are missing: y.css",
+        "1 picture is missing and will not be shown: images/x.png",
+        "Style sheets that are missing: y.css",
     ]
 
 
@@ -102,11 +102,11 @@ def test_what_is_missing_is_said() -> None:
         ("<textarea><p>x</textarea>", "textarea", "Forms were"),
         ("<iframe src=//x.example>inside</iframe>", "inside", "Embedded pages"),
         ("<object data=x><embed src=y></object>", "embed", "Embedded pages"),
-        ('<p onclick="go()" title="t">x</p>', "onclick", "Actions in tags"),
-        ("<img onerror = alert(1) src=https://x.example/a.png>", "alert", "Actions in tags"),
+        ('<p onclick="go()" title="t">x</p>', "onclick", "Event handlers"),
+        ("<img onerror = alert(1) src=https://x.example/a.png>", "alert", "Event handlers"),
         ('<a href="java&#115;cript:alert(1)">x</a>', "alert", "Links that run"),
         ('<base href="https://x.example/">', "base", "base address"),
-        ('<meta http-equiv="Refresh" content="0;url=https://x.example">', "x.example", "forward"),
+        ('<meta http-equiv="Refresh" content="0;url=https://x.example">', "x.example", "redirect"),
         ("<style>@import 'x.css'; p{color:red}</style>", "@import", "@import"),
         ("<p>*|FNAME|*, <a href='*|UNSUB|*'>x</a></p>", "*|", "Mailchimp"),
     ],
@@ -196,7 +196,7 @@ def test_a_character_number_without_end_is_an_unknown_sign() -> None:
 def test_a_style_sheet_that_is_named_often_is_not_read_without_limit() -> None:
     sheet = b"p{}" + b" " * 400_000
     page = '<link rel="stylesheet" href="a.css">' * 6
-    with pytest.raises(BadInput, match="over 2 MB"):
+    with pytest.raises(BadInput, match="larger than 2 MB"):
         import_html(page, "", lambda path: path, lambda name: sheet)
 
 

@@ -61,7 +61,9 @@ def parse_account(address: str) -> Account:
 def check_prefix(prefix: str) -> str:
     """Table names are letters and digits; queue and container names are lower case."""
     if not _PREFIX.fullmatch(prefix):
-        raise ValueError("must be at most 20 small letters and digits, beginning with a letter")
+        raise ValueError(
+            "must be at most 20 lower-case letters and digits, beginning with a letter"
+        )
     return prefix
 
 

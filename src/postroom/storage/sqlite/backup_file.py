@@ -143,12 +143,12 @@ class BackupFile:
     def _read_manifest(self) -> Manifest:
         connection = self._connection
         if connection.pragma("application_id") != APPLICATION_ID:
-            raise port.Unavailable(f"{self._path} is not a backup of Postroom.")
+            raise port.Unavailable(f"{self._path} is not a Postroom backup.")
         version = connection.pragma("user_version")
         exists = "SELECT count(*) FROM sqlite_schema WHERE name = ?"
         if not connection.execute(exists, (_MANIFEST,)).get:
             raise port.Unavailable(
-                f"{self._path} is a storage of Postroom, but not a complete backup: it has no "
+                f"{self._path} is a Postroom storage, but not a complete backup: it has no "
                 "manifest. Make a backup with “postroom backup”."
             )
         content = connection.execute(f"SELECT content FROM {_MANIFEST}").get
@@ -160,8 +160,8 @@ class BackupFile:
         except msgspec.DecodeError as error:
             raise port.Unavailable(f"The manifest of {self._path} is damaged ({error}).") from error
         raise port.Unavailable(
-            f"{self._path} was made by another Postroom ({head.get('version')}), in a format that "
-            "this one cannot read. Install that version, or a newer one, and restore with it."
+            f"{self._path} was made by another version of Postroom ({head.get('version')}), in a "
+            "format that this one cannot read. Install that version or a newer one to restore it."
         )
 
     async def find_damage(self) -> str:
@@ -180,8 +180,8 @@ class BackupFile:
             now = sums.get(part.name, PartSum(part.name, 0, ""))
             if now != part and (now.count or part.count):
                 return (
-                    f"{part.name} has {now.count:,} entries of which {part.count:,} were written, "
-                    "or some of them have changed."
+                    f"{part.name} should have {part.count:,} entries but has {now.count:,}, or "
+                    f"some of them have changed."
                 )
         return ""
 

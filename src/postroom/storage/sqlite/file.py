@@ -57,7 +57,9 @@ def as_storage_error(error: apsw.Error, file: Path | str = "The database file") 
     if isinstance(error, apsw.FullError):
         return StorageFull(f"{file} cannot grow: the disk is full, or its quota is used up.")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return Unavailable(f"{file} is locked by another program for too long; stop that program.")
+        return Unavailable(
+            f"{file} has been locked by another program for too long; stop that program."
+        )
     if isinstance(error, apsw.CorruptError):
         return Unavailable(f"{file} is damaged; restore it from a backup ({error}).")
     if isinstance(error, apsw.NotADBError):

@@ -378,7 +378,7 @@ def _too_large(mail: OutgoingMail, provider: MailProvider) -> Untried | None:
     if size <= provider.mail_bytes_max:
         return None
     limit = provider.mail_bytes_max
-    words = f"the mail has about {size} bytes, {provider.server} accepts at most {limit}"
+    words = f"the email is about {size} bytes, but {provider.server} accepts at most {limit}"
     return Untried(words, too_large=True)
 
 

@@ -75,7 +75,7 @@ def envelope_for(
     content = mail.spliced(eight_bit=offers.eight_bit) if signed is None else signed
     size = content.size
     if offers.size_max and size > offers.size_max:
-        words = f"the mail has {size} bytes, the server accepts at most {offers.size_max}"
+        words = f"the email is {size} bytes, but the server accepts at most {offers.size_max}"
         # With attachments it is everybody's mail that is too large, and not only this one.
         return Untried(words, too_large=True) if content.tail else Rejected(words, False)
     options = f" SIZE={size}" if offers.size else ""

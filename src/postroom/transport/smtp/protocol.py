@@ -30,7 +30,7 @@ CLOSED = "the server closed the connection"
 CLOSING_S_MAX = 5.0  # from a 421 to the close; most servers close at once
 
 
-class LineBroken(ConnectionError):
+class ConnectionLost(ConnectionError):
     """The connection cannot be used any more; the text says why."""
 
 
@@ -80,7 +80,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
     # Used by a session.
 
     async def command(self, line: bytes, timeout_s: float) -> Reply:
-        """Send one command and wait for its reply; LineBroken if there is none."""
+        """Send one command and wait for its reply; ConnectionLost if there is none."""
         self._expecting = True
         if not self.broken:
             self.transport.write(line)
@@ -100,7 +100,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
                 self._waiter = None
         reply, self._reply = self._reply, None
         if reply is None:
-            raise LineBroken(self.broken)
+            raise ConnectionLost(self.broken)
         return reply
 
     @property
@@ -271,7 +271,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
         if not REPLY_LINE.match(line):
             self.hang_up(f"the server does not speak SMTP: {words_of(line[:80])}")
         elif len(line) > LINE_BYTES_MAX or len(self._lines) == REPLY_LINES_MAX:
-            self.hang_up("the server sent a reply without end")
+            self.hang_up("the server sent an endless reply")
         else:
             self._lines.append(line)
             if line[3:4] != b"-":
@@ -287,7 +287,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
             self._reply = Reply(code, text)
             self._wake()
         else:
-            self.hang_up(f"the server spoke unasked: {words_of(text)}")
+            self.hang_up(f"the server sent an unexpected reply: {words_of(text)}")
 
     # Timeouts and the end of a wait.
 

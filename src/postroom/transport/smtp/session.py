@@ -20,7 +20,7 @@ from postroom.domain.trouble import (
 )
 from postroom.transport.smtp.config import SmtpConfig
 from postroom.transport.smtp.envelope import ServerExtensions, parse_offers
-from postroom.transport.smtp.protocol import CLOSED, LineBroken, Reply, SmtpProtocol
+from postroom.transport.smtp.protocol import CLOSED, ConnectionLost, Reply, SmtpProtocol
 
 READY = 220
 OK = 250
@@ -61,7 +61,7 @@ async def open_session(
             offers = await _hello(line, config)  # RFC 3207: forget what was said before TLS
         if config.username:
             await _log_in(line, config, offers)
-    except LineBroken as broken:
+    except ConnectionLost as broken:
         raise ServerUnavailable(config, fault_of_words(str(broken))) from None
     except BaseException:
         line.hang_up("the session could not be opened")

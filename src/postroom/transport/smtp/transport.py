@@ -22,7 +22,7 @@ from postroom.transport.smtp.exchange import (
     Exchange,
     StepwiseExchange,
 )
-from postroom.transport.smtp.protocol import LineBroken, SmtpProtocol
+from postroom.transport.smtp.protocol import ConnectionLost, SmtpProtocol
 from postroom.transport.smtp.session import ServerUnavailable, open_session, tls_context
 from postroom.transport.smtp.signing import Sign, SliceSigner
 from postroom.transport.smtp.slice import Slice
@@ -99,7 +99,7 @@ class SmtpConnection:
             return True
         try:
             reply = await self.line.command(b"RSET\r\n", self._config.timeouts.command_s)
-        except LineBroken:
+        except ConnectionLost:
             return False
         return reply.code == 250
 
@@ -108,7 +108,7 @@ class SmtpConnection:
         quit_s = self._config.timeouts.quit_s
         try:
             await self.line.command(b"QUIT\r\n", quit_s)
-        except LineBroken:
+        except ConnectionLost:
             pass
         finally:
             await self.line.close(quit_s)

@@ -21,9 +21,9 @@ from postroom.domain.mailing_list import check_list_name
 from postroom.domain.subscriber import ATTRIBUTES_MAX
 from postroom.domain.texts import Text, _, language
 from postroom.importing import jobs, worker
-from postroom.importing.csv_people import Beginning, Columns, beginning, check_column_name
+from postroom.importing.csv_people import Columns, CsvSample, check_column_name, csv_sample
 from postroom.importing.job import (
-    Existing,
+    ExistingFields,
     ImportJob,
     Purpose,
     check_basis,
@@ -65,26 +65,26 @@ class Column(msgspec.Struct, frozen=True):
 class FilePreview(msgspec.Struct, frozen=True):
     """The first rows of a file, as shown on the page."""
 
-    beginning: Beginning
+    sample: CsvSample
     encoding: str
 
     @property
     def delimiter(self) -> Text | str:
-        return DELIMITER_NAMES.get(self.beginning.delimiter, self.beginning.delimiter)
+        return DELIMITER_NAMES.get(self.sample.delimiter, self.sample.delimiter)
 
     @property
     def columns(self) -> Iterator[Column]:
-        rows = self.beginning.rows
-        header = rows[0] if self.beginning.has_header else []
-        people = rows[1:] if self.beginning.has_header else rows
-        for at, name in enumerate(self.beginning.names[:COLUMNS_MAX]):
+        rows = self.sample.rows
+        header = rows[0] if self.sample.has_header else []
+        people = rows[1:] if self.sample.has_header else rows
+        for at, name in enumerate(self.sample.names[:COLUMNS_MAX]):
             heading = header[at] if at < len(header) else ""
             samples = [clipped(row[at]) for row in people if at < len(row)]
             yield Column(at, heading, samples[:SAMPLES], name in _NOT_ATTRIBUTES)
 
     @property
     def is_too_wide(self) -> bool:
-        return self.beginning.width > COLUMNS_MAX
+        return self.sample.width > COLUMNS_MAX
 
 
 @router.get("")
@@ -169,7 +169,7 @@ async def columns_page(request: Editor, id_: str) -> Response:
         preview = await _preview(request.storage.blobs, id_, job.chunks, job.file_name)
     except (BadInput, WrongState) as error:
         return _refuse(request, job, error)
-    form = _initial_form(job, preview.beginning)
+    form = _initial_form(job, preview.sample)
     return request.show("imports/columns.html", job=job, preview=preview, form=form)
 
 
@@ -181,7 +181,7 @@ async def choose_columns(request: Editor, id_: str) -> Response:
     try:
         check_not_running(job)
         preview = await _preview(request.storage.blobs, id_, job.chunks, job.file_name)
-        mapped_job = _job_from(form, job, preview.beginning)
+        mapped_job = _job_from(form, job, preview.sample)
         if mapped_job is None:
             return request.show("imports/columns.html", 422, job=job, preview=preview, form=form)
         await jobs.replace(request.tables, mapped_job, etag)
@@ -246,7 +246,7 @@ def _refuse(request: AdminRequest, job: ImportJob, error: Exception) -> Response
 
 async def _preview(blobs: Blobs, id_: str, chunks: int, name: str) -> FilePreview:
     _file, source = await open_upload(blobs, id_, chunks, name, 0)
-    rows = await asyncio.to_thread(beginning, iter(source), ROWS_READ)  # may take a while
+    rows = await asyncio.to_thread(csv_sample, iter(source), ROWS_READ)  # may take a while
     return FilePreview(rows, source.encoding)
 
 
@@ -255,7 +255,7 @@ async def _show_upload(request: AdminRequest, form: Form, status: int = 200) -> 
     return request.show("imports/new.html", status, form=form, choices=choices)
 
 
-def _initial_form(job: ImportJob, found: Beginning) -> Form:
+def _initial_form(job: ImportJob, found: CsvSample) -> Form:
     """What was chosen before or, at first, what the file seems to be."""
     # The purpose is never preselected: a person must decide whether people are mailed.
     values = {"purpose": job.purpose.value} if job.is_mapped else {}
@@ -266,7 +266,7 @@ def _initial_form(job: ImportJob, found: Beginning) -> Form:
     return Form(values | {f"name-{at}": name for at, name in columns.attributes})
 
 
-def _job_from(form: Form, job: ImportJob, found: Beginning) -> ImportJob | None:
+def _job_from(form: Form, job: ImportJob, found: CsvSample) -> ImportJob | None:
     """The job with what the form says; None, with errors in the form, if it cannot be used."""
 
     def parse_position(text: str) -> int:
@@ -279,7 +279,11 @@ def _job_from(form: Form, job: ImportJob, found: Beginning) -> ImportJob | None:
     basis = form.take("basis", lambda text: check_basis(text, purpose))
     if purpose is None:
         form.mistakes["purpose"] = _("Choose what to do with these people.")
-    existing = Existing(form.value("existing")) if form.value("existing") in set(Existing) else None
+    existing = (
+        ExistingFields(form.value("existing"))
+        if form.value("existing") in set(ExistingFields)
+        else None
+    )
     attributes = _attributes_in(form, found, email)
     if not form.is_good or email is None or purpose is None:
         return None
@@ -290,10 +294,10 @@ def _job_from(form: Form, job: ImportJob, found: Beginning) -> ImportJob | None:
         found.width,
         has_header=form.is_ticked("header"),
     )
-    return mapped(job, columns, purpose, existing or Existing.LEAVE, basis or "")
+    return mapped(job, columns, purpose, existing or ExistingFields.LEAVE, basis or "")
 
 
-def _guess(found: Beginning) -> Columns:
+def _guess(found: CsvSample) -> Columns:
     attributes: list[tuple[int, str]] = []
     for at, name in enumerate(found.names[:COLUMNS_MAX]):
         with contextlib.suppress(BadInput):
@@ -303,7 +307,7 @@ def _guess(found: Beginning) -> Columns:
     return Columns(found.email, first, None, 0, found.has_header)
 
 
-def _attributes_in(form: Form, found: Beginning, email: int | None) -> dict[int, str]:
+def _attributes_in(form: Form, found: CsvSample, email: int | None) -> dict[int, str]:
     """Names by position; a column without a name is left out."""
     names: dict[int, str] = {}
     for at in range(min(found.width, COLUMNS_MAX)):

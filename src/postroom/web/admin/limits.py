@@ -68,7 +68,10 @@ async def set_(request: Owner) -> Response:
         return await _index(request, form, status=422)
     if await _find(request.tables, limit.name) != limit:
         form.values.pop(ONCE, None)  # submitted before and changed since: the next submission acts
-        form.mistake = _("This limit has been changed or cleared since you set it. Set it again?")
+        form.mistake = _(
+            "This limit has been changed or cleared since you set it. Check it, and "
+            "set it again if necessary."
+        )
         return await _index(request, form, status=409)
     return go(PATH, "limit-set")
 

@@ -1,4 +1,4 @@
-"""The media library: upload pictures, say what they show, see where they are used, delete them."""
+"""The media library: upload pictures, describe them, see where they are used, delete them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def upload(request: Editor) -> Response:
             form.mistakes["pictures"] = _("Choose one or more pictures.")
         elif len(files) > UPLOADS_MAX:
             form.mistakes["pictures"] = _(
-                "These are {count} files. Upload at most {limit} at a time.",
+                "You chose {count} files. Upload at most {limit} at a time.",
                 count=len(files),
                 limit=UPLOADS_MAX,
             )

@@ -100,8 +100,8 @@ async def confirm(request: Owner, name: str) -> Response:
     if not is_confirmed:
         form = Form(
             mistake=_(
-                "Amazon did not accept the confirmation. Try again. If it has expired, request a "
-                "new one on the topic’s page at Amazon."
+                "Amazon did not accept the confirmation. Try again. If the request has expired, "
+                "request a new one on the topic’s page at Amazon."
             )
         )
         status = HTTPStatus.BAD_GATEWAY

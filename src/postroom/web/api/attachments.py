@@ -76,7 +76,7 @@ class NewAttachment(RequestBody):
     name: Annotated[
         str,
         AfterValidator(clean_name),
-        Field(description="The file name, whose ending decides the media type."),
+        Field(description="The file name, whose extension determines the media type."),
     ]
     content: str = Field(description="The file in base64.", min_length=1)
 
@@ -94,8 +94,8 @@ async def attach_file(
 ) -> Response:
     """Attach a file to a draft or a scheduled message.
 
-    All attachments of a message together can have 10 MiB. Files that Gmail and Outlook block, such
-    as programs, are refused.
+    All attachments of a message together can be at most 10 MiB. Files that Gmail and Outlook
+    block, such as programs, are refused.
     """
     content = await decoded_file(call.content, "content")
 

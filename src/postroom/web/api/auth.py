@@ -80,7 +80,9 @@ class ApiCaller:
     def check_may_use(self, list_name: str) -> None:
         """Refuse a list that the key is not for, without revealing whether it exists."""
         if not self.key.is_for(list_name):
-            detail = _("This access key is not for the list {name}.", name=list_name[:60])
+            detail = _(
+                "This access key does not give access to the list {name}.", name=list_name[:60]
+            )
             raise ApiProblem(403, detail, field="list")
 
     def check_is_for_every_list(self) -> None:

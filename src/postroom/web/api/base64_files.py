@@ -1,4 +1,4 @@
-"""Files that a call has in base64."""
+"""Files that a call sends in base64."""
 
 from __future__ import annotations
 

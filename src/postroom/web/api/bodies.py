@@ -1,4 +1,4 @@
-"""The members of a call that have the body of a message, and how they become its HTML."""
+"""The members of a call that contain the body of a message, and how they become its HTML."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Template = Annotated[
 PreviewText = Annotated[
     str,
     AfterValidator(check_preview_text),
-    Field(description="The words beside the subject in an inbox."),
+    Field(description="The text shown beside the subject in an inbox."),
 ]
 Language = Annotated[
     str,

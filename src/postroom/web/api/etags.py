@@ -69,7 +69,7 @@ def check_if_match(if_match: str | None, current: Representation) -> None:
 def _stale(current: Representation) -> ApiProblem:
     return ApiProblem(
         412,
-        _("It has changed since you read it. Check “current”, and try again with its ETag."),
+        _("It has changed since you read it. Check “current”, then try again with its ETag."),
         {"ETag": entity_tag(current.etag)},
         current=current.value,
     )

@@ -1,4 +1,4 @@
-"""/messages/import: make a draft from an HTML page, alone or in a zip with its pictures."""
+"""/messages/import: create a draft from an HTML page, alone or in a zip with its pictures."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class ImportedMessageView(MessageView):
 async def import_page(
     caller: Writer, call: NewImport, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Make a draft from an HTML page.
+    """Create a draft from an HTML page.
 
-    Pictures in the zip go to the media library; scripts, forms and frames are removed. An access
-    key that is limited to some lists can import a page, but no zip.
+    Pictures in the zip are added to the media library; scripts, forms and frames are removed. An
+    access key that is limited to some lists can import a page but not a zip.
     """
     content = await decoded_file(call.file, "file")
     if is_zip(content):  # its pictures go to the media library, which is for all lists

@@ -74,7 +74,7 @@ class PictureView(BaseModel):
     id: str
     name: str
     alt: str
-    url: str = Field(description="Where everybody can load it.")
+    url: str = Field(description="The public address of the picture.")
     path: str = Field(description="The same without the site: for the `src` of blocks.")
     kind: PictureKind
     width: int
@@ -96,7 +96,9 @@ class PictureDeletion(BaseModel):
     """How to delete."""
 
     force: bool = Field(
-        False, description="Also if a scheduled or sent message uses it (without, that is 409)."
+        False,
+        description="Delete it even if a scheduled or sent message uses it. Otherwise the "
+        "answer is 409.",
     )
 
 

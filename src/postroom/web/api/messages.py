@@ -108,7 +108,7 @@ class MessageView(BaseModel):
     sender: str = Field(alias="from")
     format: BodyKind = Field(description="What the HTML is made from; see …/source.")
     preview_text: str
-    language: str = Field(description="Of its text; empty for the language of the list.")
+    language: str = Field(description="The language of its text; empty for that of the list.")
     on_doubt: OnDoubt
     audience: Count
     queued: Count

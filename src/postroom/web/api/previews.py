@@ -61,9 +61,7 @@ class PreviewView(BaseModel):
             "subject": "New lectures",
             "html": "<p>Dear Ada, lectures begin on Monday.</p>",
             "text": "Dear Ada, lectures begin on Monday.",
-            "checks": [
-                {"field": "blocks[1]", "detail": "This button leads nowhere. Enter a link."}
-            ],
+            "checks": [{"field": "blocks[1]", "detail": "This button has no link. Enter one."}],
         }
     )
     subject: str
@@ -84,7 +82,7 @@ class PreviewRecipient(RequestBody):
     recipient: Annotated[Address, Field(alias="as")] = ABSENT
 
 
-@router.get("/{ref}/source", **documented(SourceView, "What the message is written in."))
+@router.get("/{ref}/source", **documented(SourceView, "The format that the message is written in."))
 async def show_source(caller: Reader, ref: Ref) -> Response:
     """Show the source of a message, as it was written."""
     message, etag = await require_message(caller, ref)
@@ -101,7 +99,9 @@ async def show_source(caller: Reader, ref: Ref) -> Response:
     return etags.respond(Representation(data, etag))
 
 
-@router.post("/preview", **documented(PreviewView, "The email and what to look at.", headers=""))
+@router.post(
+    "/preview", **documented(PreviewView, "The email and the findings of the checks.", headers="")
+)
 async def preview(caller: Reader, call: PreviewedMessage) -> Response:
     """Render a message and check it, without storing anything."""
     mailing_list = (await require_list(caller, call.list)).value
@@ -121,7 +121,8 @@ async def preview(caller: Reader, call: PreviewedMessage) -> Response:
 
 
 @router.post(
-    "/{ref}/preview", **documented(PreviewView, "The email and what to look at.", headers="")
+    "/{ref}/preview",
+    **documented(PreviewView, "The email and the findings of the checks.", headers=""),
 )
 async def preview_stored(caller: Reader, ref: Ref, call: PreviewRecipient) -> Response:
     """Render a stored message and check it."""

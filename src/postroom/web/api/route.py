@@ -104,7 +104,7 @@ def parse_json(body: bytes, documents: frozenset[str] = frozenset()) -> dict[str
         raise ApiProblem(422, _("The JSON is nested too deeply. Send one flat object.")) from None
     except msgspec.ValidationError:
         raise ApiProblem(
-            422, _("Send one JSON object whose members are texts, numbers, true, false or null.")
+            422, _("Send one JSON object whose members are strings, numbers, true, false or null.")
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ApiProblem(400, _("The body is not JSON in UTF-8.")) from None

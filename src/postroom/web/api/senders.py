@@ -81,7 +81,7 @@ class InstanceView(BaseModel):
     senders_min: Count | None = Field(description="Of a supervisor.")
     senders_max: Count | None = Field(description="Of a supervisor.")
     changes: list[SenderChange] = Field(
-        description="Of the number of a supervisor's senders, the newest first."
+        description="Changes in the number of a supervisor's senders, the newest first."
     )
 
 

@@ -157,7 +157,7 @@ async def show_subscribers(
     requested = parse_page(caller, query)
     prefix = key_prefix(query.address_prefix)
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
-        raise invalid(_("No address starts with this."), "address_prefix")
+        raise invalid(_("No address starts with this text."), "address_prefix")
     await require_list(caller, name)
     page = await subscribers.scan_people(
         caller.tables,

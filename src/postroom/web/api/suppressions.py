@@ -93,7 +93,7 @@ class SuppressionView(BaseModel):
 class ExplainedSuppression(SuppressionView):
     model_config = example(_EXPLAINED)
     message: str = Field(description="The ref of the message that led to it; empty if none did.")
-    subject: str = Field(description="Of that message; empty if it is deleted.")
+    subject: str = Field(description="The subject of that message; empty if it was deleted.")
     sent_at: datetime | None
     confirmation: bool = Field(description="Whether a confirmation email led to it.")
 
@@ -114,7 +114,7 @@ async def show_suppressions(
     requested = parse_page(caller, query)
     prefix = key_prefix(query.address_prefix)
     if len(prefix) > STORAGE_KEY_CHARS_MAX:
-        raise invalid(_("No address starts with this."), "address_prefix")
+        raise invalid(_("No address starts with this text."), "address_prefix")
     page = await suppressions.page(
         caller.tables, prefix=prefix, after=requested.after, limit=requested.limit
     )

@@ -93,8 +93,8 @@ class NewTemplate(RequestBody):
     kind: TemplateKind = TemplateKind.TEMPLATE
     blocks: Blocks = ABSENT
     design: Design = ABSENT
-    template: Annotated[Template, Field(description="Another one to begin with.")] = ABSENT
-    message: Annotated[str, Field(description="The ref of a message to keep as a template.")] = (
+    template: Annotated[Template, Field(description="Another template to copy.")] = ABSENT
+    message: Annotated[str, Field(description="The ref of a message to save as a template.")] = (
         ABSENT
     )
 

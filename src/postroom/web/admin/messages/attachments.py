@@ -1,4 +1,4 @@
-"""The attachments of a message: what they weigh, and their downloads."""
+"""The attachments of a message: their sizes and downloads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/messages")
 
 
 class AttachmentsView(msgspec.Struct, frozen=True):
-    """The files of a message as pages show them, with what sending them means."""
+    """The files of a message as pages show them, with their size in emails."""
 
     ref: str
     files: tuple[Attachment, ...]

@@ -261,7 +261,7 @@ async def decide(request: Editor, ref: str) -> Response:
             return await _control(request, ref, Control.SEND_HELD_AGAIN, "decided")
         case "sent":
             return await _control(request, ref, Control.COUNT_HELD_AS_SENT, "decided")
-    form.mistakes["held"] = _("Choose one of the two.")
+    form.mistakes["held"] = _("Choose one of the two options.")
     message = await _read_with_books(request, ref)
     return request.show("messages/decide.html", 422, message=message, form=form)
 

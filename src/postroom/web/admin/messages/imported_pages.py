@@ -1,4 +1,4 @@
-"""Import a page from elsewhere: a file, or a zip with its pictures, becomes a draft."""
+"""Import a page from another tool: a file, or a zip with its pictures, becomes a draft."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ async def import_page_file(request: Editor) -> Response:
             path = await _draft(request, form, imported, file_name)
             return go(f"{path}/imported", "imported")
     except SeveralPages as error:
-        form.mistakes["page"] = _("The zip has several pages. Choose one, and the file again.")
+        form.mistakes["page"] = _(
+            "The zip contains several pages. Choose one, then choose the file again."
+        )
         pages = error.names
         return await _show(request, form, form.status, pages)
     except (NotFound, WrongState) as error:

@@ -117,7 +117,7 @@ async def _only_list(tables: Tables) -> MailingList | None:
 
 @router.get("/blocks")
 @router.get("/write")
-async def write_nothing(request: Editor) -> Response:
+async def redirect_to_new_message(request: Editor) -> Response:
     """A reload of the page that showed a form with errors."""
     return go("/admin/messages/new")
 
@@ -359,7 +359,7 @@ async def preview_mail(request: Editor) -> Response:
     """The email for the frame beside the editor; nothing is stored."""
     report = await _check(request)
     if report.mail_view is None:
-        sentence = report.mistake or _("Nothing to preview yet. Write a body first.")
+        sentence = report.mistake or _("There is nothing to preview yet. Write a body first.")
     elif report.mail_view.html is None:
         sentence = _("This message has no HTML. Everybody gets the text.")
     else:

@@ -63,7 +63,7 @@ async def upload(request: Owner) -> Response:
             return go(blob_path(request, name), "blob-saved")
     except TooLarge:
         limit = BLOB_BYTES_MAX // 1024**2
-        form.mistakes["file"] = _("A blob has at most {limit} MiB.", limit=limit)
+        form.mistakes["file"] = _("A blob can be at most {limit} MiB.", limit=limit)
     except BadInput as error:
         form.mistakes["name"] = str(error)
     except Conflict:
