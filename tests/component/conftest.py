@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ def postroom(
     """`postroom …` within this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("POSTROOM_LOG_LEVEL", "error")
+    # A role lowers its priority: with ours, all tests after it would wait for a busy machine.
+    monkeypatch.setattr(os, "nice", lambda _increment: 0)
     logs = structlog.get_config()
     yield postroom_typed(capsys)
     structlog.configure(**logs)

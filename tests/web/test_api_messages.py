@@ -92,7 +92,7 @@ async def test_what_is_wrong_with_a_message_is_named(
     [
         ({"list": "a b"}, "list name"),
         ({"list": 5}, "“list” must be"),
-        ({"list": [[]]}, "one JSON object whose members are texts"),
+        ({"list": [[]]}, "one JSON object whose members are strings"),
         ({"unheard": 1}, "“unheard” is unknown"),
         ({str(number): "" for number in range(3000)}, "too many members"),
     ],
