@@ -84,7 +84,7 @@ async def test_a_person_decides_on_the_held(
     await expect(any_page.get_by_role("status").first).to_contain_text("Done.")
     await until(lambda: is_completed(site, ref), within_s=SETTLED_S_MAX)
     await any_page.goto(f"{site.url}/admin/messages/{ref}")
-    await expect(any_page.get_by_text("3 = 3 recipients.")).to_be_visible()
+    await expect(any_page.get_by_text("3 recipients, all accounted for.")).to_be_visible()
     await expect(any_page.get_by_role("link", name="sent 3")).to_be_visible()
     subjects = [mail["Subject"] for mail in await site.mails()]
     assert subjects.count(subject) == mails

@@ -105,6 +105,7 @@ async def test_who_was_imported_unconfirmed_is_asked_and_then_confirmed_by_a_fil
     await expect(page.get_by_text("2 subscribers have not confirmed.")).to_be_visible()
     await page.get_by_role("link", name="Ask them to confirm").click()
     await page.get_by_role("button", name="Send 2 confirmation emails").click()
+    await page.wait_for_load_state()  # a page that is still being opened cannot be loaded again
     await _until_all_are_asked(site, list_name)
     await page.reload()
     await expect(page.get_by_role("status")).to_contain_text("2 people were asked to confirm.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -157,7 +158,7 @@ async def test_a_changed_row_is_found_and_nothing_is_restored(
     connection.execute("UPDATE mailinglist SET properties = replace(properties, 'student1', 'x')")
     connection.close()
     _, damage = await verify(backup_format(clock), written.path)
-    assert "mailinglist has" in damage
+    assert re.fullmatch(r"Some of the \d+ entries of mailinglist have changed\.", damage)
     with pytest.raises(BadInput, match=r"cannot be restored.*Use another backup"):
         await restore_into(target, written.path, clock)
     assert await state.find(target.tables) is None
@@ -214,5 +215,5 @@ async def test_a_newer_format_is_refused_by_name(
         "UPDATE backup_manifest SET content = json_set(content, '$.format', 2, '$.version', '9.9')"
     )
     connection.close()
-    with pytest.raises(Unavailable, match=r"another Postroom \(9\.9\)"):
+    with pytest.raises(Unavailable, match=r"another version of Postroom \(9\.9\)"):
         await backup_format(clock).open(written.path)

@@ -179,10 +179,9 @@ class BackupFile:
         for part in self.manifest.parts:
             now = sums.get(part.name, PartSum(part.name, 0, ""))
             if now != part and (now.count or part.count):
-                return (
-                    f"{part.name} should have {part.count:,} entries but has {now.count:,}, or "
-                    f"some of them have changed."
-                )
+                if now.count == part.count:
+                    return f"Some of the {now.count:,} entries of {part.name} have changed."
+                return f"{part.name} should have {part.count:,} entries but has {now.count:,}."
         return ""
 
     async def items(self, queue: str) -> list[str]:
