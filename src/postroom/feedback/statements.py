@@ -67,7 +67,13 @@ _RECIPIENT = (
     r"(?<!your )(?<!sender )(?<!from )(?<!ip )(?<!ip-)"
     r"(?:e-?mail |local |mail )?"
     r"(?:addresse?e?|account|user(?:name| name|id| id)?|recipient|mail ?box|inbox|alias|person"
-    r"|customer|subscriber|employee|student|maildrop|name|destination)(?:'s|s|\(s\)|\(es\))?"
+    r"|customer|subscriber|employee|student|maildrop|destination"
+    r"|(?<!file )(?<!host )(?<!server )(?<!domain )(?<!helo )(?<!ehlo )(?<!attachment )name"
+    r"(?! (?:in|server|service)\b))(?:'s|s|\(s\)|\(es\))?"
+)
+_OUR_SIDE = (
+    r"(?:helo|ehlo|(?:return|reverse)[ -](?:path|address)|from (?:address|header|field|domain)"
+    r"|sending (?:account|address|domain|host|server|system))"
 )
 _CONTENT = (
     r"(?:content|attachments?|subject|body|headers?|urls?|links?|files?|macros?|words?|language"
@@ -144,6 +150,11 @@ _FULL_ABROAD = (
     r"|superat|\bchei|lotad|ultrapassad|\bvol\b|\bfull\b|\bfuld\b|peln[aey]|przepeln|przekroczon"
     r"|\bpln[aey]|prekrocen|megtelt|dolu|asildi|переполнен|заполнен|превышен)"
 )
+_SENDER_ABROAD = (
+    r"(?:(?:des |ihres )?(?:absender|servers)|(?:de )?l'expediteur|(?:del )?(?:remitente|mittente)"
+    r"|remetente|afzender|avsandare|afsender|avsender|nadawcy|odesilatele|отправител)"
+)
+_ADDRESS_ABROAD = r"(?:adresse?n?|adresa?|direccion|indirizzo|endereco|адрес\w*)"
 
 
 def _near(first: str, second: str, *, chars_max: int = 40) -> str:
@@ -245,6 +256,21 @@ CONTRADICTIONS: tuple[Statement, ...] = (
             chars_max=20,
         ),
         r"\byour (?:ip|server|host|domain|network|mail ?server|mta)\b|\bnot like sender\b",
+        _near(_OUR_SIDE, r"(?:\bnot?\b|n't|unknown|invalid|wrong|illegal)", chars_max=25),
+        r"\b(?:address|account) of the sender\b|\bfor sending\b|\bto send from\b",
+        rf"\b{_ADDRESS_ABROAD}\b[^.;]{{0,12}}\b(?:{_SENDER_ABROAD}|ip\b)",
+        r"\bip[ -](?:adresse|адрес)",
+    ),
+    _statement(
+        BounceReason.BAD_MESSAGE,
+        OURS,
+        r"\b(?:bad|illegal|invalid|malformed|missing)\b[^.;]{0,30}\bheaders?\b",
+        r"\bno such (?:command|option|encoding)\b",
+    ),
+    _statement(
+        BounceReason.AUTHENTICATION,
+        OURS,
+        r"\b(?:credentials|password)\b|\b(?:public|encryption) key\b",
     ),
     _statement(
         BounceReason.POLICY,
@@ -259,6 +285,7 @@ CONTRADICTIONS: tuple[Statement, ...] = (
     _statement(
         BounceReason.BUSY,
         TEMPORARY,
-        r"gr[ea]y[ -]?list|rate[ -]?limit|throttl|temporar|\btoo many\b|try (?:again )?later",
+        r"gr[ea]y[ -]?list|rate[ -]?limit|throttl|temporar|\btoo many\b|try (?:again )?later"
+        r"|\bmaintenance\b",
     ),
 )

@@ -23,6 +23,13 @@ _REPLY_LINE = re.compile(r"(?<!\w)[245]\d\d-(?:[245]\.\d{1,3}\.\d{1,3}(?: |$))?"
 _GOOGLE_TOPIC = re.compile(r"[?&]p=(\w{2,40})")
 # What Cisco's gateways put before the reply of the remote server, whatever it says.
 _GATEWAY_LABEL = re.compile(r"unknown address error (?=\d)|other mail system problem (?=\d)")
+# What is unknown is the error, and not the address: no phrase may join the two.
+_UNKNOWN_ERROR = re.compile(
+    r"\bunknown error\b|\bunbekannte[rns]? fehler|\berreurs? inconnue?"
+    r"|\berrore?s? (?:desconocid|sconosciut)\w*|\berro desconhecido|\bonbekende fout"
+    r"|\bokan[dt] fel\b|\bukendt fejl|\bukjent feil|\bnieznany blad|\bneznama chyba"
+    r"|\bismeretlen hiba|\bнеизвестн\w+ ошибк\w*"
+)
 _STRAIGHT = str.maketrans("’‘“”", "''\"\"")
 
 
@@ -47,7 +54,7 @@ def plain(words: str) -> str:
         text = _ADDRESS.sub("@@", text)
     text = _REPLY_LINE.sub("", text)
     text = _GATEWAY_LABEL.sub("", " ".join(_without_accents(text).lower().split()))
-    return f" {text} "
+    return f" {_UNKNOWN_ERROR.sub('', text)} "
 
 
 def _without_accents(text: str) -> str:

@@ -143,3 +143,36 @@ def test_the_servers_own_code_counts_more_than_a_relays_translation() -> None:
 @pytest.mark.parametrize("words", ["user " * 5_000, "no such " * 5_000, "mailbox not " * 3_000])
 def test_no_text_makes_the_search_slow(words: str) -> None:
     assert first_statement(plain(words)) is None or len(words) > 1_000
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "550 Unbekannter Fehler beim Empfänger",
+        "550 Utilisateur: erreur inconnue",
+        "550 Usuario: error desconocido",
+        "550 неизвестная ошибка, адресат недоступен",
+        "550 L'adresse de l'expéditeur est inconnue",
+        "550 La dirección del remitente no existe",
+        "550 Die Adresse des Absenders ist unbekannt",
+        "550 адрес отправителя не найден",
+        "550 IP-адрес неизвестен",
+        "550 nieznany adres IP",
+        "550 server name not found",
+        "550 Attachment name is invalid",
+        "550 Wrong name in EHLO",
+        "550 HELO name does not exist",
+        "550 No MX for sending host",
+        "550 The domain of your return address does not exist",
+        "550 The account of the sender has been terminated",
+        "550 Your account is closed for sending",
+        "550 This is not a valid address to send from",
+        "550 message has invalid recipient header",
+        "550 unable to find the recipient's public key",
+        "500 no such command",
+        "550 invalid user name or password",
+        "550 mailbox closed for maintenance",
+    ],
+)
+def test_an_unknown_error_or_sender_is_no_unknown_recipient(reply: str) -> None:
+    assert classify_words("", reply).bounce_class is not DEAD
