@@ -140,6 +140,12 @@ def jpeg_with_empty_scans(scans: int) -> bytes:
     return whole[: whole.index(b"\xff\xda")] + scan * scans + whole[-2:]
 
 
+def jpeg_with_fill_bytes(count: int) -> bytes:
+    """A JPEG in whose scan fill bytes without end precede no marker."""
+    whole = jpeg(64, 64)
+    return whole[:-2] + b"\xff" * count + b"\x00" + whole[-2:]
+
+
 def jpeg_with_film() -> bytes:
     """A photo with a short film behind it, as phones make them: any bytes may be in it."""
     return jpeg() + b"\0\0\0\x18ftypmp42" + b"\xff\xda\x00\x08" * 100

@@ -65,6 +65,11 @@ def colour_at(content: bytes, place: tuple[int, int]) -> tuple[int, ...]:
     return tuple(map(int, colour))
 
 
+def test_fill_bytes_do_not_make_the_search_for_scans_endless() -> None:
+    """With a pattern that spans them, these two megabytes took eleven hours."""
+    assert encode_picture(samples.jpeg_with_fill_bytes(2_000_000)).kind is PictureKind.JPEG
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")

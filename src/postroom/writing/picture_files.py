@@ -39,8 +39,9 @@ FRAME_MS_MIN = 20  # browsers show shorter frames for 100 ms
 PNG_TIMES_MAX = 2  # a PNG may be so much larger than a JPEG of the same picture
 Image.MAX_IMAGE_PIXELS = MAX_IMAGE_PIXELS
 _SRGB = ImageCms.createProfile("sRGB")
-# A marker of a JPEG, but none that may be within a scan: 00 and restarts.
-_JPEG_MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")
+# A marker of a JPEG, but none that may be within a scan: 00 and restarts. Any number of FF may
+# precede it, but a pattern that spans them takes hours for megabytes of them.
+_JPEG_MARKER = re.compile(rb"\xff([\x01-\xcf\xd8-\xfe])")
 _JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
 _JPEG_WITHOUT_LENGTH = (b"\x01", b"\xd8")
 _DAMAGED = (  # what Pillow raises for files that it cannot read
