@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
 
+from postroom.actions import attach_files
 from postroom.domain.attachment import ATTACHED_BYTES_MAX, HEAVY_BYTES
 from postroom.domain.user import Role
 from postroom.records import attachments
@@ -110,6 +112,29 @@ async def test_files_are_attached_at_the_second_try_after_storage_failed(
     again = fields_in(answer.text)
     assert (await save(editor, f"{path}/write", PDF, **again)).status_code == 303
     assert len((await stored(editor, path)).attachments) == 1
+
+
+async def test_files_are_attached_once_if_storage_answered_too_late(
+    editor: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another editor has attached something meanwhile, so the form is older than the message."""
+    path = await written(editor)
+    page = (await editor.get(f"{path}/write")).text
+    await save(editor, f"{path}/write", TXT, **fields_in(page) | {"attach": "add"})
+    real = attach_files._replace
+
+    async def late(*args: Any) -> None:
+        await real(*args)
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(attach_files, "_replace", late)
+        answer = await save(editor, f"{path}/write", PDF, **fields_in(page))
+        assert answer.status_code == 503
+    again = fields_in(answer.text)
+    assert (await save(editor, f"{path}/write", PDF, **again)).status_code == 303
+    names = [each.name for each in (await stored(editor, path)).attachments]
+    assert names == [TXT[0], PDF[0]]
 
 
 async def _unavailable(*_args: object) -> None:

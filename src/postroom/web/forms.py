@@ -75,8 +75,9 @@ class Form:
         False if nothing differs, as after a second click on the button: the form is saved already.
         """
         self.others = self.differences(now_there)
-        self.values["etag"] = etag
-        self.status = HTTPStatus.CONFLICT
+        if self.others:  # else the etag stays: a repeat must be known as the same submission
+            self.values["etag"] = etag
+            self.status = HTTPStatus.CONFLICT
         return bool(self.others)
 
     def keep_for_later(self) -> None:
