@@ -8,6 +8,7 @@ parts in order, the beginning of each text.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -136,7 +137,8 @@ def decode_bytes(raw: bytes, charset: str) -> str:
     name = charset.lower()
     name = _ALIASES.get(name, name)
     if _CHARSET.fullmatch(name) and name not in ("us-ascii", "ascii", "utf-8", "utf8"):
-        return raw.decode(name, "replace")
+        with contextlib.suppress(LookupError):  # iso-8859-12 and cp1259 do not exist
+            return raw.decode(name, "replace")
     if b"\x1b$" in raw:  # Japanese in escape sequences, often sent without a charset
         return raw.decode("iso-2022-jp", "replace")
     text = raw.decode("utf-8", "replace")

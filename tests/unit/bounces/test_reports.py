@@ -83,6 +83,17 @@ SNIPPETS = [
     b'{"notificationType": [[[[',
 ]
 
+
+@pytest.mark.parametrize("charset", [b"iso-8859-12", b"iso-8859-99", b"cp1259"])
+def test_a_charset_that_does_not_exist_hides_no_bounce(charset: bytes) -> None:
+    report = read_report(
+        b"From: MAILER-DAEMON@mx.example\nSubject: Undelivered mail\n"
+        b"Content-Type: text/plain; charset=" + charset + b"\n\n"
+        b"<ada@mx.example>: 550 5.1.1 user unknown\n"
+    )
+    assert report.classification.bounce_class is BounceClass.DEAD
+
+
 HOSTILE = {
     "nested multiparts": b"".join(
         b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (level, level)
