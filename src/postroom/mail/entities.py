@@ -10,6 +10,5 @@ _ENDLESS = re.compile(r"&#[0-9]{1000,}+;?+")
 
 
 def unescape(text: str) -> str:
-    """As `html.unescape`, but for any text: a number that is far too long is an unknown "
-    "character."""
+    """As `html.unescape`, but a number that is far too long becomes an unknown character."""
     return html.unescape(_ENDLESS.sub("\ufffd", text))

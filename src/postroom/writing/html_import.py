@@ -168,8 +168,7 @@ Read = Callable[[str], bytes]
 
 
 def decoded(content: bytes) -> str:
-    """The text of a page by its byte order mark, the charset it names, UTF-8, or else "
-    "Windows-1252."""
+    """The text of a page by its byte order mark, the charset it names, UTF-8 or Windows-1252."""
     for mark, encoding in _BOMS:
         if content.startswith(mark):
             return content.decode(encoding, "replace").lstrip("\ufeff")
