@@ -106,8 +106,7 @@ class Settings(BaseModel):
         le=64,
         description="Maximum number of sender processes on each machine under `serve`. Senders are "
         "added while many emails are waiting, have waited for a long time, or are sent slowly. "
-        "Default: "
-        "one per core; more senders would not send faster.",
+        "Default: one per core; more senders would not send faster.",
     )
     lanes: int = Field(
         4,

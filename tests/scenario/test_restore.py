@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -158,7 +157,7 @@ async def test_a_changed_row_is_found_and_nothing_is_restored(
     connection.execute("UPDATE mailinglist SET properties = replace(properties, 'student1', 'x')")
     connection.close()
     _, damage = await verify(backup_format(clock), written.path)
-    assert re.fullmatch(r"Some of the \d+ entries of mailinglist have changed\.", damage)
+    assert damage == "Entries of mailinglist have changed."
     with pytest.raises(BadInput, match=r"cannot be restored.*Use another backup"):
         await restore_into(target, written.path, clock)
     assert await state.find(target.tables) is None

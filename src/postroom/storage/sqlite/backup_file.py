@@ -180,7 +180,7 @@ class BackupFile:
             now = sums.get(part.name, PartSum(part.name, 0, ""))
             if now != part and (now.count or part.count):
                 if now.count == part.count:
-                    return f"Some of the {now.count:,} entries of {part.name} have changed."
+                    return f"Entries of {part.name} have changed."
                 return f"{part.name} should have {part.count:,} entries but has {now.count:,}."
         return ""
 
