@@ -78,9 +78,9 @@ class RoleCollector:
     def _backup_metrics(self, record: BackupRecord) -> Iterator[Metric]:
         made_at = record.made_at.timestamp() if record.made_at else 0.0
         for name, text, value in (
-            ("last_success_timestamp_seconds", "When the last whole backup was made.", made_at),
+            ("last_success_timestamp_seconds", "When the last complete backup was made.", made_at),
             ("failures", "Scheduled backups that failed since then.", record.failures),
-            ("bytes", "The size of the last whole backup.", record.size_bytes),
+            ("bytes", "The size of the last complete backup.", record.size_bytes),
             ("duration_seconds", "How long it took to write and verify it.", record.took_s),
         ):
             gauge = GaugeMetricFamily(f"postroom_backup_{name}", text, labels=["role"])
@@ -159,11 +159,11 @@ class ServiceCollector:
                 self.due_lag_s = max(self.due_lag_s, late_s)
 
     def collect(self) -> Iterator[Metric]:
-        text = "Items of a queue, also those that are claimed or not due yet."
+        text = "Items of a queue, including those that are claimed or not due yet."
         yield _gauge("queue_items", text, "queue", self.items)
         text = "How long the first item that could be claimed has been waiting, as sampled."
         yield _gauge("queue_wait_seconds", text, "queue", self.ages_s)
-        text = "Deliveries of messages on their way, by state; doubts are counted since the start."
+        text = "Deliveries of messages being sent, by state; doubts are counted since the start."
         yield _gauge("deliveries", text, "state", self.deliveries)
         text = "How long the oldest message that is due has been waiting to be started."
         yield GaugeMetricFamily("postroom_due_lag_seconds", text, value=self.due_lag_s)

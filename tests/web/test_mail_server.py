@@ -182,7 +182,7 @@ async def asked(editor: Worker, state: TrialState, said: str = "") -> str:
         (TrialState.REFUSED, "550 5.1.1 &lt;nobody&gt;"),
         (TrialState.DEFERRED, "550 5.1.1 &lt;nobody&gt; Postroom will try again."),
         (TrialState.UNKNOWN, "The connection broke before the mail server confirmed it"),
-        (TrialState.GIVEN_UP, "Given up after several attempts"),
+        (TrialState.GIVEN_UP, "Gave up after several attempts"),
         (TrialState.UNWRITABLE, "Not sent: 550 5.1.1"),
     ],
 )

@@ -49,7 +49,8 @@ def import_people(
         bool, typer.Option("--ask", help="Send a confirmation email to everybody unconfirmed.")
     ] = False,
     existing: Annotated[
-        ExistingFields, typer.Option(help="What to do with the fields of people on the list.")
+        ExistingFields,
+        typer.Option(help="What to do with the attributes of people already on the list."),
     ] = ExistingFields.LEAVE,
     basis: Annotated[
         str,

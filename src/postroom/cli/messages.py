@@ -58,9 +58,9 @@ ToList = Annotated[
     str, typer.Option("--list", metavar="LIST", help="Who gets it.", callback=check_list_name)
 ]
 Zone = Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")]
-BLOCKS_HELP = "In blocks: JSON, see docs/writing.md."
+BLOCKS_HELP = "The body in blocks, as JSON; see docs/writing.md."
 TIME_HELP = "now, 2026-11-20T09:00+01:00, or 2026-11-20 09:00."
-TEMPLATE_HELP = "Id or title of a template; alone, a copy of it."
+TEMPLATE_HELP = "Id or title of a template; without --blocks, the message is a copy of it."
 
 
 @app.command("create")

@@ -21,7 +21,7 @@ from postroom.writing.ready_made import READY_MADE, ready_made_data
 if TYPE_CHECKING:
     from postroom.wiring import Parts
 
-app = typer.Typer(no_args_is_help=True, help="Templates and snippets to begin messages with.")
+app = typer.Typer(no_args_is_help=True, help="Templates and snippets for new messages.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its id or its title.")]
 
 

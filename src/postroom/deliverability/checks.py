@@ -43,7 +43,7 @@ class SendingPlan:
 
 
 async def examine_domain(plan: SendingPlan, dns: DnsClient) -> AsyncIterator[Check]:
-    """Check everything that DNS and the settings tell; only a missing domain ends it early."""
+    """Check everything that DNS and the settings show; only a missing domain ends it early."""
     answer = await dns.ask(plan.domain, RecordType.SOA)
     if answer.fault:
         yield _no_answer("domain", plan.domain, answer)
@@ -103,7 +103,7 @@ def _check_spf_end(domain: str, reading: SpfReading) -> Check:
     ends = [term.qualifier for term in reading.terms if term.name == "all"]
     count = f"{reading.lookups} of 10 lookups"
     if ends == ["+"]:
-        fix = "Replace all or +all by ~all."
+        fix = "Replace all or +all with ~all."
         return Check(WRONG, "spf", f"{domain} allows everybody to send ({reading.record})", fix)
     if any(term.name == "ptr" for term in reading.terms):
         fix = "Replace ptr with ip4, ip6 or include: receivers may ignore it (RFC 7208 5.5)."
@@ -119,7 +119,7 @@ def _check_spf_covers(
     plan: SendingPlan, reading: SpfReading, sends_from: tuple[IpAddress, ...]
 ) -> Check:
     if not plan.relay:
-        return Check(NOTE, "spf", "no mail server is set, so who sends is not checked")
+        return Check(NOTE, "spf", "no mail server is set up, so the sending server is not checked")
     if provider := _provider(plan.relay):
         if provider in reading.included:
             return Check(RIGHT, "spf", f"{plan.relay} is covered by include:{provider}")

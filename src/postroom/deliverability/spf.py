@@ -54,12 +54,12 @@ def _parse_term(word: str) -> SpfTerm:
     if found is None:
         modifier = _MODIFIER.fullmatch(word)
         if modifier is None:
-            raise ValueError(f"“{word[:60]}” is no SPF term")
+            raise ValueError(f"“{word[:60]}” is not an SPF term")
         return SpfTerm(modifier["name"].lower(), modifier["value"])
     name = found["name"].lower()
     value = found["value"] or ""
     if bool(value) != (name in _NEEDS_VALUE) and name in _NEEDS_VALUE | _TAKES_NO_VALUE:
-        raise ValueError(f"“{word[:60]}” is no complete SPF term")
+        raise ValueError(f"“{word[:60]}” is an incomplete SPF term")
     if name in ("ip4", "ip6"):
         network = f"{value}{found['length'] or ''}"
         try:

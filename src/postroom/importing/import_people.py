@@ -3,7 +3,7 @@
 Before: a list, and a stream of rows, each a person or the reason why a row cannot be used.
 After: new people are subscribers, as if added one by one; people who unsubscribed earlier stay
 unsubscribed; every row is counted once. Depending on the terms, unconfirmed people on the list are
-confirmed or asked to confirm, and fields of people on the list are filled in or overwritten. With
+confirmed or asked to confirm, and attributes of people on the list are filled in or replaced. With
 `keep_out`, people on the list are removed and all others are marked as removed, so that nobody can
 add them. Memory holds a group of rows and a few batches, however long the stream is.
 Dies half-way: some batches are stored, each as a whole. If it is run again with the same rows,
@@ -88,7 +88,7 @@ class ImportTerms:
     verified: bool
     is_rehearsal: bool = False  # a dry run: count, write nothing
     keep_out: bool = False  # nobody is added: they are marked as removed
-    existing: ExistingFields = ExistingFields.LEAVE  # what happens to fields of people on the list
+    existing: ExistingFields = ExistingFields.LEAVE  # for people on the list
     ask: bool = False  # ask everybody who has not confirmed
     group_rows: int = BATCH_PEOPLE  # sorted at a time; a kilobyte of memory each
 
@@ -294,7 +294,7 @@ class ImportBuffer:
         found = await self._find(person)
         if found is None:  # a sign-up that expired at this moment
             if not await self._add([person]):
-                raise Conflict("somebody adds them at this moment")
+                raise Conflict("somebody else is adding them right now")
         elif edit := self._edit(person, found):
             await edits.replace_together(act.tables, name, [edit], act.now)
             self._count(edit)
@@ -320,7 +320,7 @@ class ImportBuffer:
             found = latest or await self._find(person)
             latest = None  # after a conflict it is read again
             if found is None:
-                raise Conflict("a sign-up that expired at this moment")
+                raise Conflict("the sign-up has just expired")
             if found.value.inactive_reason:
                 self.counts.already += 1
                 return

@@ -32,10 +32,10 @@ class Purpose(StrEnum):
 
 
 class ExistingFields(StrEnum):
-    """What happens to the fields of people who are already on the list."""
+    """What happens to the attributes of people who are already on the list."""
 
     LEAVE = "leave"
-    FILL = "fill"  # add only fields that they do not have
+    FILL = "fill"  # add only attributes that they do not have
     OVERWRITE = "overwrite"  # an empty cell overwrites nothing
 
 
@@ -210,7 +210,7 @@ def check_basis(text: str, purpose: Purpose | None) -> str:
 def attributes_after(
     existing: ExistingFields, known: dict[str, str], in_file: dict[str, str]
 ) -> dict[str, str]:
-    """The fields of somebody on the list after an import; BadInput if they become too many."""
+    """The attributes of somebody on the list after an import; BadInput if they become too many."""
     match existing:
         case ExistingFields.LEAVE:
             return known

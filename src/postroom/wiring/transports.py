@@ -45,7 +45,7 @@ class OutboxEntry(TransportEntry):
         idempotent_repeat=False,
         doubt=DoubtSettling.NONE,
         utf8_local_part=True,
-        feedback_by="nothing: nothing leaves the machine",
+        feedback_by="no feedback: nothing leaves the machine",
     )
     leaves_the_machine = False
     description = "the outbox: emails are stored, and nothing leaves this machine"
@@ -123,7 +123,7 @@ class SmtpEntry(TransportEntry):
             text = f"{self.server} is this machine; make sure that it relays with TLS"
             return Check(CheckResult.NOTE, "tls", text)
         text = f"emails go to {self.server} unencrypted, and it does not offer STARTTLS"
-        advice = "Use a mail server with TLS; Gmail requires it all the way."
+        advice = "Use a mail server with TLS; Gmail requires it."
         if reached.starttls:
             text = f"emails go to {self.server} unencrypted, although it offers STARTTLS"
             advice = "Leave “?tls=none” out of POSTROOM_TRANSPORT."

@@ -31,7 +31,7 @@ CLOSING_S_MAX = 5.0  # from a 421 to the close; most servers close at once
 
 
 class ConnectionLost(ConnectionError):
-    """The connection cannot be used any more; the text says why."""
+    """The connection can no longer be used; the text says why."""
 
 
 class Reply(NamedTuple):
@@ -323,7 +323,7 @@ class SmtpProtocol(asyncio.BufferedProtocol):
     def _fail(self, error: Exception) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
-        self.broken = self.broken or "an error of ours"
+        self.broken = self.broken or "an internal error"
         self.transport.abort()
 
     def _wake(self) -> None:

@@ -61,7 +61,7 @@ Design = Annotated[
     Any,
     AfterValidator(_not_null),
     WithJsonSchema({_LATER_REF: "#/components/schemas/Theme"}),
-    Field(description="Colors, font, logo and footer of blocks; omitted members stay."),
+    Field(description="Colors, font, logo and footer of blocks; omitted ones keep their values."),
 ]
 
 PROBLEMS = {
