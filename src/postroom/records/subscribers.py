@@ -180,7 +180,7 @@ class AddressChange(msgspec.Struct, frozen=True, kw_only=True):
     replaced: Stored[Subscriber] | None  # the row that the new address had before
     removed: Consent  # of the old address
     added: Consent  # of the new one
-    left_at: datetime  # the real time: senders read departures since a parse_sortable ago
+    left_at: datetime  # the real time: senders read departures from just before now
 
 
 async def move(tables: Tables, move: AddressChange, etag: str) -> str:
