@@ -248,7 +248,7 @@ class ShownSetting(msgspec.Struct, frozen=True, kw_only=True):
     is_live: bool
     is_secret: bool = False
     restart: list[str] = []  # the roles that have to be restarted to change it
-    without_change: Value | None = None  # what counts once it is set back
+    without_change: Value | None = None  # its value once it is reset
     changed: ChangedSetting | None = None
 
     @property

@@ -102,7 +102,7 @@ async def edit(act: Act, name: str, changes: ListChanges, etag: str) -> Stored[M
 
 
 async def delete(act: Act, name: str, etag: str) -> None:
-    """Delete a list: nobody can join it or is mailed; its rows are deleted in the background.
+    """Delete a list: nobody can join it or gets its mail; its rows are deleted in the background.
 
     The mark is written before the row is deleted, so that after a crash a new list of the same name
     never gets the old list's people. A change between the read and the mark is deleted as well.

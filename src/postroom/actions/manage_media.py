@@ -57,7 +57,7 @@ class PictureUses(msgspec.Struct, frozen=True):
 
     @property
     def is_guarded(self) -> bool:
-        """Whether recipients see it, also if messages that were not looked into may use it."""
+        """Whether recipients see it, or may: messages that were not looked into may use it."""
         return bool(self.seen_by_recipients) or self.has_more
 
 

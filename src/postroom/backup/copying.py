@@ -18,7 +18,7 @@ What can be inconsistent in a copy, and why it does no harm:
     somebody who unsubscribed meanwhile        people are read last, so the copy knows more of them
 Queues are not read by claiming, which would take work away from senders. The mail queue and the
 queues of imports and feedback are not needed: their items are put again from rows. From the others
-up to 32 items are copied, what can be seen at once; confirmations beyond that are not in the copy,
+up to 32 items are copied, all that can be seen at once; later confirmations are not in the copy,
 but the people are, and can be asked again (actions/ask_to_confirm.py).
 Dies half-way: the file is incomplete and has no manifest, so it is never used as a backup.
 """

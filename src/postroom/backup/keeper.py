@@ -120,7 +120,7 @@ def failed(before: BackupRecord | None, words: str, now: datetime) -> BackupReco
 
 
 def prune(folder: Path, keep: int, newest: Path, now: datetime) -> None:
-    """Delete all but the newest of our backups, and temporary files that nobody writes any more."""
+    """Delete all but the newest of our backups, and temporary files that are no longer written."""
     ours = sorted(folder.glob(f"postroom-*{SUFFIX}"))
     others = [path for path in ours if path != newest]
     for path in others[: max(0, len(others) - keep + 1)]:

@@ -48,8 +48,8 @@ LEASE = "bounce-mailbox"
 LEASE_POLLS = 3  # the lease lasts as long, so that one reader keeps it and its connection
 MAILS_TOGETHER = 50  # a few milliseconds each
 SENDING_POLL_S = 10.0  # while messages are sent: most bounces come within minutes
-FAULT_REST_S_MAX = 900.0  # servers lock out who tries to log in too often
-POSTPONED_S = 3600.0  # until a mail is tried again that could not be read or put away
+FAULT_REST_S_MAX = 900.0  # servers lock out clients that log in too often
+POSTPONED_S = 3600.0  # before a mail that could not be read or put away is tried again
 POSTPONED_MAX = 10_000
 COUNTS_EVERY_S = 300.0  # while nothing comes in
 

@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code, also when it fails."""
+    """Run one command and return its exit code, even when it fails."""
     try:
         code = app(list(arguments), prog_name="postroom", standalone_mode=False)
         sys.stdout.flush()

@@ -142,7 +142,7 @@ async def _restore(settings: Settings, file: Path, *, as_json: bool) -> tuple[Re
 
 
 def _lines(restored: RestoreResult, made_at: str) -> list[str]:
-    """What is there again, and what a person has to decide."""
+    """What was restored, and what a person has to decide."""
     rows = sum(part.target for part in restored.parts)
     lines = [
         f"Restored {rows:,} entries of the backup of {made_at}. Start the roles.",

@@ -91,7 +91,7 @@ def serve() -> None:
     from postroom.wiring.transports import transport_of
 
     settings = load_settings()
-    dkim_keys_of(settings)  # a sender that cannot read them would be restarted for ever
+    dkim_keys_of(settings)  # a sender that cannot read them would be restarted forever
     engine = engine_of(settings)
     nursery = _fork_nursery()  # before anything is opened
     if hint := engine.start_hint():

@@ -31,7 +31,7 @@ class DmarcFinding(msgspec.Struct, frozen=True):
 
     record: DmarcRecord | None = None
     fault: str = ""  # DNS gave no answer
-    organization: str = ""  # the organizational domain, if a record tells it
+    organization: str = ""  # the organizational domain, if a record shows it
 
 
 async def find_dmarc(dns: DnsClient, domain: str) -> DmarcFinding:

@@ -1,4 +1,4 @@
-"""Look up DNS records; an answer that could not be had is a value with the reason."""
+"""Look up DNS records; a lookup that fails returns a value with the reason."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def system_resolver() -> dns.asyncresolver.Resolver:
 
 
 def resolver_at(server: str) -> dns.asyncresolver.Resolver:
-    """The DNS server at an IP address, with or without a port; BadInput if it is none."""
+    """The DNS server at an IP address, with or without a port; BadInput if it is not one."""
     refusal = BadInput("A DNS server is an IP address, with or without a port: 9.9.9.9:53.")
     host = server
     port = str(DNS_PORT)

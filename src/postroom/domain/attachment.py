@@ -14,7 +14,7 @@ from postroom.domain.errors import BadInput
 from postroom.domain.texts import _, clipped
 from postroom.domain.token import new_guid
 
-FILES_MAX = 10  # more are rather a page with downloads
+FILES_MAX = 10  # for more, link to a page with downloads
 # Of all files of a message. Encoded they have a third more, and many servers refuse emails over
 # 10 to 25 MB: Azure Communication Services 10, Exchange Online and Gmail 25.
 ATTACHED_BYTES_MAX = 10 * 1024**2

@@ -38,7 +38,7 @@ _INSIDE = r'(?:[^"]++|"")*+'  # of a quoted cell
 _SEPARATOR_LINE = re.compile(r'"?sep=([^"])"?', re.IGNORECASE)  # what Excel writes and reads
 _NEWLINES = ("\n", "\r")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets run a cell that begins with one
-_PHONE_NUMBER = re.compile(r"\+[0-9][0-9 ]*")  # computes nothing, so it is no formula
+_PHONE_NUMBER = re.compile(r"\+[0-9][0-9 ]*")  # computes nothing, so it is not a formula
 _GUARD = "'"
 
 

@@ -58,7 +58,7 @@ def check_template_title(text: str) -> str:
 def with_template(document: BlockDocument, template: BlockDocument) -> BlockDocument:
     """The content of a document in the layout of a template.
 
-    What stands in a named place of the document goes to the place of the same name, and everything
+    What is in a named place of the document goes to the place of the same name, and everything
     else follows the blocks of the template.
     """
     places = {block.place: block for block in document.blocks if block.place}

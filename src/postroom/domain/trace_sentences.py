@@ -19,7 +19,7 @@ UNKNOWN = "–"  # for a field that an entry of another version does not have
 
 
 class EventFields:
-    """The fields of an event, of which any may be missing."""
+    """The fields of an event, any of which may be missing."""
 
     def __init__(self, fields: Mapping[str, FieldValue]) -> None:
         self._fields = fields

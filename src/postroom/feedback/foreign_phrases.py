@@ -1,4 +1,4 @@
-"""What servers write in other languages than English; phrases.py explains the form.
+"""What servers write in languages other than English; phrases.py explains the form.
 
 Accents do not matter: "boîte" and "boite" are one phrase. What is our fault comes first.
 """

@@ -70,7 +70,7 @@ class _Contents(msgspec.Struct, frozen=True):
     has_receipt: bool
     text: str  # what the server wrote
     original: Headers  # of the returned message
-    original_text: str  # the returned message, as far as it stands in the text
+    original_text: str  # the returned message, as far as the text contains it
     attached: bytes  # the returned message, if it is a part
 
     @property
@@ -249,7 +249,7 @@ def _is_bounce(contents: _Contents) -> bool:
     if not prose.ANSWERS.match(subject):
         of_a_machine.append(bool(contents.attached))
         signs.append(bool(prose.BOUNCE_SUBJECTS.search(subject)))
-    # "We were unable to deliver your parcel" is no bounce.
+    # "We were unable to deliver your parcel" is not a bounce.
     has_proof = any(of_a_machine) or prose.quotes_a_server(contents.text)
     return has_proof and sum(of_a_machine) + sum(signs) >= 2
 

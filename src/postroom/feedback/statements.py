@@ -1,8 +1,8 @@
-"""Recognizes a refusal by what it says about whom, for wordings that no phrase covers.
+"""Recognizes a refusal by what it says, and about whom, where no phrase covers the wording.
 
-"Our records show that this person has left" has no fixed phrase, but somebody who receives mail and
-a word for leaving. What is said about the sender counts first: no address is called dead by a
-sentence that is about us.
+"Our records show that this person has left" has no fixed phrase, but it has a word for somebody who
+receives mail and a word for leaving. What is said about the sender counts first: no address is
+called dead by a sentence that is about us.
 
 Why not phrases alone: every server puts the same few statements into words of its own.
 """
@@ -19,7 +19,7 @@ DEAD = BounceClass.DEAD
 TEMPORARY = BounceClass.TEMPORARY
 OURS = BounceClass.OURS
 
-TEXT_CHARS_MAX = 1_500  # of one reply; a longer text is no reply
+TEXT_CHARS_MAX = 1_500  # of one reply; a longer text is not a reply
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ def first_statement(text: str) -> Statement | None:
 
 
 def foreign_statement(text: str) -> Statement | None:
-    """Return the first kind of statement in another language than English."""
+    """Return the first kind of statement in a language other than English."""
     return _first(FOREIGN_STATEMENTS, text[:TEXT_CHARS_MAX])
 
 
@@ -244,7 +244,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
 )
 
-# Words that forbid to call an address dead, whatever else is said: a mailbox that is "unavailable
+# Words that rule out calling an address dead, whatever else is said: a mailbox that is "unavailable
 # due to an invalid signature" exists.
 CONTRADICTIONS: tuple[Statement, ...] = (
     _statement(

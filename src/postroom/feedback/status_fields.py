@@ -51,7 +51,7 @@ def named_statuses(text: str) -> list[RecipientStatus]:
 
 
 def feedback_fields(text: str) -> Headers:
-    """Read a feedback report; empty if the text is none."""
+    """Read a feedback report; empty if the text is not one."""
     fields = parse_fields(text)
     return fields if "feedback-type" in fields else {}
 

@@ -209,7 +209,7 @@ class Renderer:
         try:
             attached = await self._encode_attachments(message) if message.attachments else None
             compiled = await in_thread(compile_bodies, attached)  # 2 MB may take seconds
-        except ValueError as error:  # it was checked when it was written, so it was changed since
+        except ValueError as error:  # it was checked when it was written, so it has changed since
             raise BadInput(
                 _("Message {ref} cannot be compiled: {why}", ref=message.ref, why=error)
             ) from error
@@ -297,7 +297,7 @@ def _remember(cache: OrderedDict[str, T], key: str, value: T, size_max: int) -> 
 
 
 def _forget_attachments(cache: OrderedDict[str, CompiledMessage]) -> None:
-    """Forget the messages used longest ago until the attachments of all others fit."""
+    """Forget the least recently used messages until the attachments of all others fit."""
     while (
         len(cache) > 1
         and sum(len(each.compiled.tail) for each in cache.values()) > ATTACHED_BYTES_CACHED_MAX

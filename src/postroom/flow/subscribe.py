@@ -4,7 +4,7 @@ Before: a client's site, an administrator or an import names an address; or a li
 After: only verified subscribers are in an audience; send.py skips people who unsubscribed, even if
 they were queued.
 Dies half-way:
-    sign-up, before the item is put     the row has no time of asking: the next sign-up puts it
+    sign-up, before the item is put     the row has no time of asking, so the next sign-up puts it
     sign-up, before the time is noted   the next sign-up may put a second item: one more email
     confirm, edit                       one write each: done or not done
     unsubscribe, after its write        the person saw no answer; a repeated request writes the
@@ -246,7 +246,7 @@ async def _find_or_join(act: Act, newcomer: Subscriber) -> Stored[Subscriber]:
 
 
 def _decided(now: datetime) -> dict[str, Any]:
-    """The other fields that change with `verified`: no confirmation is pending any more."""
+    """The other fields that change with `verified`: a confirmation is no longer pending."""
     return {"since": now, "expires": False, "inactive_reason_before": None, "confirmation": None}
 
 

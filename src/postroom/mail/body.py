@@ -18,7 +18,7 @@ from postroom.mail.merge import escape_braces, split_fields
 
 WIDTH = 78  # RFC 5322 2.1.1
 DEPTH_MAX = 100  # of nested elements; text further down loses its layout, to spare the stack
-INDENT_CHARS_MAX = 20  # ten nested quotations; further ones are not indented any more
+INDENT_CHARS_MAX = 20  # ten nested quotations; further ones are not indented
 RULE = "-" * 40
 
 _SKIPPED = {
@@ -312,7 +312,7 @@ def _mark_in(comment: LexborNode) -> str:
 def _mark_fields(template: str) -> tuple[str, list[str]]:
     """Replace each field by a mark; also return the fields, which the marks number.
 
-    The mark of a control tag is in a comment, which a parser leaves where it is, also in a table.
+    The mark of a control tag is in a comment, which a parser leaves where it is, even in a table.
     """
     fields: list[str] = []
     marked: list[str] = []

@@ -5,8 +5,8 @@
 
 The outermost `if` or `for` with all that is in it is one *region*. A region becomes one field of
 the compiled body, whose value is computed for each recipient; everything around it is spliced as
-ever, so a message pays only for the regions it has. A tag may stand only between HTML tags. So each
-branch begins and ends in text, and the escaping of a field is the same whichever branch is taken.
+usual, so a message pays only for the regions it has. Tags are allowed only between HTML tags. So
+each branch begins and ends in text, and the escaping of a field is the same in every branch.
 
 minijinja runs the regions with a limit on instructions, the steps. Literals are not part of what it
 runs, only their numbers, and expressions are restricted to comparisons and a few filters: nothing

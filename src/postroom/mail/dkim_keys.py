@@ -42,7 +42,7 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True)
 class DkimKey:
-    """A private key, and where its public half stands in DNS; its repr shows no secret."""
+    """A private key, and where its public half is in DNS; its repr shows no secret."""
 
     domain: str
     selector: str
@@ -122,7 +122,7 @@ def create_key(path: Path, domain: str, selector: str, algorithm: Algorithm) -> 
         serialization.NoEncryption(),
     )
     try:
-        # O_EXCL: a key that signs, or whose record stands in DNS, must never be overwritten.
+        # O_EXCL: a key that signs, or whose record is in DNS, must never be overwritten.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise AlreadyThere(
@@ -138,7 +138,7 @@ def create_key(path: Path, domain: str, selector: str, algorithm: Algorithm) -> 
 
 
 def record_tags(record: str) -> dict[str, str]:
-    """The tags of a DKIM or DMARC record by name; parts that are no tags are left out."""
+    """The tags of a DKIM or DMARC record by name; parts that are not tags are left out."""
     pairs = (part.partition("=") for part in record.split(";"))
     return {name.strip().lower(): value.strip() for name, equals, value in pairs if equals}
 

@@ -206,7 +206,7 @@ class Pacer:
         return deferred
 
     def _room(self, quota: Quota, now_s: float) -> int:
-        """How many more mails lanes may carry: not all lanes wait for one domain, nor for long."""
+        """How many more mails to carry: some lanes stay free for others, and no wait is long."""
         lanes = max(1, self._lanes * 3 // 4)
         if quota.limit.connections:
             lanes = min(lanes, quota.share.connections)

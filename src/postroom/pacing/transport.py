@@ -80,7 +80,7 @@ class PacedLane:
     async def _send_in_bursts(
         self, mails: Sequence[OutgoingMail], watch: HandOverWatch
     ) -> dict[int, Outcome]:
-        """Send as the pacer admits; what it does not admit, and all after a fault, is left out."""
+        """Send what the pacer admits; the rest, and everything after a fault, is left out."""
         outcomes: dict[int, Outcome] = {}
         waiting = list(range(len(mails)))
         without_quota_s = 0.0

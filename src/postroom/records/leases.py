@@ -41,7 +41,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     etag: str = ""  # of its row
 
     def is_held(self, now: datetime) -> bool:
-        """False also if it ends later than any lease can: then a wrong clock wrote it."""
+        """Also False if it ends later than any lease can, because then a wrong clock wrote it."""
         return now < self.expires_at < now + LONGEST
 
 

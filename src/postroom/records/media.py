@@ -102,7 +102,7 @@ async def insert(tables: Tables, picture: Picture) -> None:
 async def check_room(tables: Tables, digest: str) -> None:
     """BadInput if the library is full, or at least the part to which this picture belongs.
 
-    Digests are evenly distributed, so one part in sixteen tells how many pictures there are.
+    Digests are evenly distributed, so one part in sixteen shows how many pictures there are.
     """
     start = f"{_DIGEST}{digest[0]}"
     part = KeysWithin(PARTITION, start, f"{start}g")  # behind all hexadecimal digits

@@ -10,8 +10,8 @@ older ones: the log is read from the time of the oldest, and is kept until all s
 
 The last blob of a snapshot names the log rows of imports whose marks every section has, so that a
 process that starts minutes after a large import need not add a million marks again. It is trusted
-only if all sections were written with it: a process that dies before it leaves sections of another
-snapshot beside the old list, and so does one that stalls while it writes and goes on later.
+only if all sections were written with it: a process that dies before it writes this list, or that
+stalls and continues later, leaves sections of another snapshot beside the old list.
 """
 
 from __future__ import annotations

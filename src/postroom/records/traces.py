@@ -46,7 +46,7 @@ from postroom.storage.port import (
 )
 
 TABLE = "trace"
-SCANS_A_PAGE = 8  # of up to 1000 rows: a tenth of a second, also when nothing matches
+SCANS_A_PAGE = 8  # of up to 1000 rows: a tenth of a second, even when nothing matches
 EXPIRED_BATCHES_A_SWEEP = 300
 _COUNTS = "counts"
 _HOURS_MAX = 999_999
@@ -313,7 +313,7 @@ async def _batches(tables: Tables, partition: str) -> AsyncIterator[list[Row]]:
 
 
 async def _delete_keys(tables: Tables, partition: str, keys: Sequence[str]) -> None:
-    """Delete rows of which some may be gone already."""
+    """Delete rows, some of which may be gone already."""
     try:
         await tables.batch(TABLE, partition, [Delete(key) for key in keys])
     except Conflict:

@@ -1,4 +1,4 @@
-"""A claimed batch: its ledger as it should be and as it was last written, its delivery rows.
+"""A claimed batch: its delivery rows, and its ledger as it should be and as last written.
 
 A sender must not give up on a batch that it owns: writes are repeated until storage answers. If
 another sender has claimed the batch, it has changed the ledger, and our next write raises

@@ -23,7 +23,7 @@ ROW_BYTES_MAX = 1024 * 1024
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 ITEM_BYTES_MAX = 48 * 1024  # 64 KiB on the wire, as base64
 SCAN_ROWS_MAX = 1000  # per page
-SHORT_SCAN_ROWS = 200  # an embedded engine reads a page of so many at once, without a thread
+SHORT_SCAN_ROWS = 200  # a page that an embedded engine reads at once, without a thread
 ITEM_DELAY_S_MAX = 7 * 24 * 3600.0
 PROPERTIES_MAX = 252  # per row
 PROPERTY_INT_MAX = 2**63 - 1
@@ -35,7 +35,7 @@ Properties = Mapping[str, Value]
 
 
 class FlatRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Properties as a struct, for kinds of rows of which there are millions.
+    """Properties as a struct, for rows that exist by the million.
 
     Its fields are Values, and `rename` gives them the names of properties; one that has its default
     is not stored. Names and types are checked once for the kind, and all rows of a batch are
@@ -132,7 +132,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class DeleteRange(msgspec.Struct, frozen=True):
-    """Delete the rows from `start` (inclusive) to `stop` (exclusive), all of which `keys` names.
+    """Delete the rows from `start` (inclusive) to `stop` (exclusive), which `keys` lists in full.
 
     Conflict if one of them is absent. A row of the range that is not named is never deleted: where
     the engine sees it, there is a Conflict; on Azure, which deletes by keys, it stays. So another
@@ -211,11 +211,11 @@ class Tables(Protocol):
     async def batch(self, table: str, partition: str, changes: Sequence[Change]) -> list[str]:
         """Apply 1 to 100 changes, each key once, all or nothing; return etags ("" if deleted).
 
-        There is one etag for each change, also for a range.
+        There is one etag for each change; a range has one as well.
         """
 
     async def batches(self, batches: Sequence[Batch]) -> list[list[str]]:
-        """Apply batches in order, also of several tables, and return the etags of each.
+        """Apply batches in order, even of several tables, and return the etags of each.
 
         An error or a crash skips that batch and all after it; those before it stay.
         """

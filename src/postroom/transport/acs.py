@@ -1,7 +1,8 @@
 """Azure Communication Services Email: one call per mail, and an Operation-Id that we choose.
 
 The id is derived from the delivery token, so a repeated call is the same operation, and a lost
-reply is settled by asking for it: found is sent, not found is sent again, no answer is in doubt.
+reply is settled by asking for the operation: if it exists, the mail was sent; if not, the mail is
+sent again; without an answer it is in doubt.
 
 API: https://learn.microsoft.com/rest/api/communication/email (2023-03-31)
 """

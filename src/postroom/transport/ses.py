@@ -262,7 +262,7 @@ class HandlebarsTemplate:
             self.literals["subject"] = subject_of(compiled, {})
 
     def data(self, mail: OutgoingMail) -> dict[str, str]:
-        """All values for one recipient; the literals are repeated, to rest on no default."""
+        """All values for one recipient; literals are repeated, so that none relies on a default."""
         fields = self._template.values(mail.merge_values)
         values = {name.strip("{}"): value for name, value in fields.items()}
         if self._has_subject_fields:

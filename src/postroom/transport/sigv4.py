@@ -1,6 +1,6 @@
 """Signature Version 4 of Amazon Web Services, for requests whose body is known.
 
-Our own because it is forty lines of hashing, and an SDK is many megabytes. Proved by the vectors
+Our own, because it is forty lines of hashing and an SDK is many megabytes. Tested with the vectors
 that Amazon publishes (tests/unit/test_sigv4.py).
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 """
@@ -70,7 +70,7 @@ def canonical_request(method: str, path: str, headers: Mapping[str, str], body: 
 
 
 def _signature(key: SigningKey, date: str, to_sign: str) -> str:
-    """Sign with a key that holds for one day, region and service."""
+    """Sign with a key that is valid for one day, region and service."""
     derived = f"AWS4{key.secret}".encode()
     for part in (date, key.region, key.service, "aws4_request"):
         derived = hmac.digest(derived, part.encode(), "sha256")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FETCH_S_MAX = 5.0
 FETCHED_BYTES_MAX = 64 * 1024
 
-# The body of the page; None if it cannot be had now.
+# The body of the page; None if it cannot be fetched now.
 Fetch = Callable[[str], Awaitable[bytes | None]]
 
 

@@ -320,7 +320,7 @@ _REPAIRS: dict[str, Repair] = {
 
 
 def _repaired(blocks: Sequence[Block], wanted: str, repair: Repair, theme: Theme) -> list[Block]:
-    """The blocks with the wanted one repaired or removed, also if it is in a column."""
+    """The blocks with the wanted one repaired or removed, even if it is in a column."""
     kept: list[Block] = []
     for block in blocks:
         made: Block | None = repair(block, theme) if block.id == wanted else block

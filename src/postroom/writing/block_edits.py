@@ -6,7 +6,7 @@ typed since. An operation is one word and its arguments, the value of a button:
 
     add:text  add:text:b3  add:text:b5.0   at the end, after a block, at the end of a column
     up:b3  down:b3  copy:b3  remove:b3     within its column
-    move:b3:2  move:b3:b5.1.0              to a position, also of a column (drag and drop)
+    move:b3:2  move:b3:b5.1.0              to a position, in a column too (drag and drop)
     item-add:b3  item-remove:b3:1  item-up:b3:1      entries of an article list
     columns:b5:3                           the number of columns
 """

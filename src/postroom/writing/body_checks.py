@@ -45,7 +45,7 @@ def check_typed(
 
 
 def repaired(typed: str, operation: str) -> str:
-    """The body after a repair; BadInput if it is not possible any more."""
+    """The body after a repair; BadInput if it is no longer possible."""
     _fix, _body, kind, what = [*operation.split(":", 3), "", ""][:4]
     repair = _REPAIRS.get(kind)
     changed = repair(typed, what) if repair else typed
@@ -68,7 +68,7 @@ def _first(matches: Iterable[re.Match[str]]) -> list[tuple[int, re.Match[str]]]:
 
 
 def check_fields(typed: str, known_fields: Iterable[str]) -> list[BlockFinding]:
-    """Merge fields with too few braces, also in a body that cannot be rendered because of them."""
+    """Merge fields with too few braces, even in a body that cannot be rendered because of them."""
     return list(_about_fields(typed, frozenset(known_fields)))
 
 

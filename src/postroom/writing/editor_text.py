@@ -148,9 +148,9 @@ def _is_lost(node: Node, beside: Node, at: int) -> bool:
 
 
 def _is_ambiguous(before: Node, after: Node, *, is_nested: bool) -> bool:
-    """Whether the stars between the two depend on more than them: italic in bold beside a field.
+    """Whether stars between the two could be read in two ways: italic in bold beside a field.
 
-    So does the line break after a tag: the server leaves it out only if nothing is between them.
+    So could a line break after a tag: the server drops it only if it directly follows the tag.
     """
     if after["type"] == "hard_break":
         source = before.get("attrs", {}).get("source", "")

@@ -1,8 +1,8 @@
 """HTML pages from other tools: decoded, cleaned, and their pictures found.
 
-The page is rewritten tag by tag, not parsed and written anew: conditional comments for Outlook and
-whatever else email programs need stay as they are. What an email cannot have is removed, with one
-sentence for each kind.
+The page is rewritten tag by tag, not parsed and written out again: conditional comments for Outlook
+and whatever else email programs need stay as they are. What an email cannot have is removed, with
+one sentence for each kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A document of blocks as MJML, and that as HTML: the same for the preview and for sending.
+"""Render a document of blocks as MJML, then HTML: the same for the preview and for sending.
 
 Merge fields stay in the HTML, where `mail/merge.py` finds out how their values are escaped. What
 depends on the list or the installation is a field, too (`mail/message_fields.py`), so that a
@@ -46,7 +46,7 @@ FONTS = {
     Font.ROUND: "'Trebuchet MS', Verdana, Tahoma, sans-serif",
     Font.MONO: "'Courier New', Courier, monospace",
 }
-# In the dark: surfaces of our own, because few people design a second palette.
+# In dark mode: our own surface colors, because few people design a second palette.
 DARK_GROUND = "#111513"
 DARK_SURFACE = "#1b211e"
 DARK_TEXT = "#e6ebe8"

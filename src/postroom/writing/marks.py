@@ -17,7 +17,7 @@ from postroom.mail.control_flow import split_tags
 from postroom.mail.entities import unescape
 from postroom.mail.merge import BadTemplate, split_fields
 
-MADE_CHARS_MAX = 2 * BODY_BYTES_MAX  # of HTML that is made; what is over half of it is refused
+MADE_CHARS_MAX = 2 * BODY_BYTES_MAX  # of the HTML that is made; anything over half is refused later
 
 
 def check_length(made: str) -> str:

@@ -1,7 +1,7 @@
 """MJML to HTML, without files, network or includes.
 
 The engine is a parser in Rust that recurses, so the number and the depth of tags are limited before
-it sees a source: three thousand nested tags would end the process.
+it sees a source: three thousand nested tags would crash the process.
 """
 
 from __future__ import annotations

@@ -36,11 +36,11 @@ SCANS_MAX = 60  # of a JPEG; cameras and programs write about ten
 FILE_BYTES_MAX = 5 * 1024 * 1024  # of a file that is served; a check warns long before
 JPEG_QUALITY = 84
 FRAME_MS_MIN = 20  # browsers show shorter frames for 100 ms
-PNG_TIMES_MAX = 2  # a PNG may be so much larger than a JPEG of the same picture
+PNG_TIMES_MAX = 2  # a PNG may be this many times as large as a JPEG of the same picture
 Image.MAX_IMAGE_PIXELS = MAX_IMAGE_PIXELS
 _SRGB = ImageCms.createProfile("sRGB")
-# A marker of a JPEG, but none that may be within a scan: 00 and restarts. Any number of FF may
-# precede it, but a pattern that spans them takes hours for megabytes of them.
+# A marker of a JPEG, except those that may occur within a scan: 00 and restarts. Any number of FF
+# may precede it, but a pattern that spans them takes hours for megabytes of them.
 _JPEG_MARKER = re.compile(rb"\xff([\x01-\xcf\xd8-\xfe])")
 _JPEG_SCAN, _JPEG_END = b"\xda", b"\xd9"
 _JPEG_WITHOUT_LENGTH = (b"\x01", b"\xd8")

@@ -53,7 +53,7 @@ _DELAYS = {
     "BYOIPHostNameLookupUnavailable": ours(BounceReason.AUTHENTICATION),
 }
 _DELAY = temporary(BounceReason.DELAYED, firm=False)
-# Feedback-Types that are no complaint of a person (RFC 5965, RFC 6591).
+# Feedback-Types that are not a complaint by a person (RFC 5965, RFC 6591).
 _NO_COMPLAINTS = {"not-spam", "auth-failure"}
 _SUPPRESSED = "OnAccountSuppressionList"
 

@@ -61,7 +61,7 @@ _SIGNED_FIELDS = {
     "UnsubscribeConfirmation": _SUBSCRIPTION,
 }
 
-# Returns the certificate's PEM, or None if it cannot be had now. It must use TLS with
+# Returns the certificate's PEM, or None if it cannot be fetched now. It must use TLS with
 # verification, follow no redirect, and give up after a few seconds.
 FetchCertificate = Callable[[str], Awaitable[bytes | None]]
 

@@ -29,7 +29,7 @@ _TRAILING = ".,;:!?)]}'’”"
 _NUMERIC = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+)){0,3}", re.I)
 _HOST = r"(?:[\w-]{1,63}\.){1,10}[^\W\d_]{2,24}"
 _SHOWN_URL = re.compile(rf"\b(?:https?://|(?=www\.))({_HOST})", re.I)
-# A label that is only a host: of top-level domains that are no ending of files or products.
+# A label that is only a host, under a top-level domain that no file or product name ends with.
 _SHOWN_HOST = re.compile(
     r"((?:[\w-]{1,63}\.){1,10}(?:com|org|edu|gov|info|de|fr|it|es|nl|br|ru|cn|uk))(?:[/?#].*)?",
     re.I,

@@ -149,7 +149,7 @@ def _operation(
 
 
 def check_etags(changes: Sequence[RowChange]) -> None:
-    """Conflict for a text that is no etag: no row has it, and the service would reject it."""
+    """Conflict for a text that is not an etag: no row has it, and the service would reject it."""
     for change in changes:
         etag = change.etag if isinstance(change, port.Replace | port.Delete) else None
         if etag is not None and not _ETAG.fullmatch(etag):

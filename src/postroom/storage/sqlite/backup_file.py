@@ -70,7 +70,7 @@ class SqliteBackupFormat:
             thread.shutdown(wait=False)
 
     async def open(self, path: Path) -> BackupFile:
-        """Open a backup; Unavailable, with what to do, if it is none or has no manifest."""
+        """Open a backup; Unavailable, with what to do, if it is not one or has no manifest."""
         return await asyncio.to_thread(BackupFile, path, self._names)
 
 
@@ -122,7 +122,7 @@ def _seal(path: Path, names: port.StorageNames, manifest: Manifest) -> Manifest:
 
 
 class BackupFile:
-    """A sealed backup, open for reading alone; nothing is written, not even beside it."""
+    """A sealed backup, opened read-only; nothing is written, not even beside it."""
 
     def __init__(self, path: Path, names: port.StorageNames) -> None:
         self._names = names
@@ -185,7 +185,7 @@ class BackupFile:
         return ""
 
     async def items(self, queue: str) -> list[str]:
-        """The bodies of all items of a queue, also of those that were hidden."""
+        """The bodies of all items of a queue, including those that were hidden."""
         bodies = "SELECT body FROM item WHERE queue = ? ORDER BY id"
         return await self._read(
             lambda connection: [str(body) for (body,) in connection.execute(bodies, (queue,))]

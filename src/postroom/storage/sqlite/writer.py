@@ -153,7 +153,7 @@ class GroupWriter:
 
         A passive checkpoint never waits, so it may never finish while other processes write; once
         the log is long, one waits for them, but only briefly: a backup reads an old state for
-        minutes. Then the next one that waits comes after as much log again.
+        minutes. The next one that waits comes only after the log has grown by as much again.
         """
         if self._log_pages < self._checkpointed_pages:  # the log started over
             self._checkpointed_pages = 0

@@ -27,7 +27,7 @@ class HttpTimeouts(msgspec.Struct, frozen=True):
 
     connect_s: float = 10.0
     silence_s: float = 60.0  # without a byte, either way
-    call_s: float = 120.0  # for the whole call, also if bytes trickle in
+    call_s: float = 120.0  # for the whole call, even if bytes trickle in
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class HttpReply(msgspec.Struct, frozen=True):
     body: bytes = b""  # up to REPLY_BYTES_MAX, or up to where the connection broke
 
     def json(self) -> object:
-        """The decoded body; None if it is no JSON."""
+        """The decoded body; None if it is not JSON."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

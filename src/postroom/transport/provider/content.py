@@ -1,6 +1,6 @@
 """A mail as a provider wants it: templates with its own placeholders, values escaped by us.
 
-Providers merge differently, and none of them escapes a value for the place where it stands. So
+Providers merge differently, and none of them escapes a value for the place where it is used. So
 each field becomes a placeholder, and its value is sent as our own merge would write it.
 """
 
@@ -85,7 +85,7 @@ def attached_files(compiled: CompiledMail) -> list[tuple[EncodedFile, str]]:
 
 
 def mailbox_of(compiled: CompiledMail) -> str:
-    """The From as it stands in a header."""
+    """The From as it is written in a header."""
     return _on_one_line(header.mailbox("From", compiled.parts.sender))
 
 

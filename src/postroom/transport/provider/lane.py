@@ -44,7 +44,7 @@ from postroom.transport.provider.connection import (
 
 WAIT_S_MAX = 15.0  # that a slice waits for a provider that is busy; then the item is given back
 WAIT_S_MIN = 0.5  # a provider that says "now" is not asked again at once
-STEP_S = 0.5  # of a wait: so soon a stop is noticed
+STEP_S = 0.5  # of a wait: a stop is noticed this soon
 HALVINGS_MAX = 24  # in a slice: finds three bad recipients among 99, and not everybody's call alone
 ASKS_MAX = 3  # how often a lost reply is asked for
 WORKS_S = 600.0  # a provider that accepted a mail this recently works

@@ -60,7 +60,7 @@ def envelope_for(
 ) -> Envelope | Rejected | Untried:
     """Return the mail in a form that this server accepts, or why it cannot be sent through it.
 
-    `signed` is the mail if it was signed: not a byte of it may change any more.
+    `signed` is the mail if it was signed: after that not a byte of it may change.
     """
     sender = mail.sender
     recipient = mail.recipient

@@ -1,6 +1,6 @@
 """Signs the mails of a slice before they are sent, in threads: an RSA signature takes 0.3 ms.
 
-A signed mail is sent as 7bit, also to a server with 8BITMIME: a later server without it would
+A signed mail is sent as 7bit, even to a server with 8BITMIME: a later server without it would
 encode the mail again and break the signature (RFC 6376 5.3).
 """
 

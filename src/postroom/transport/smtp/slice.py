@@ -39,7 +39,7 @@ class Slice:
         return self.signed is None or self.waiting[0] in self.signed
 
     def take_next(self) -> tuple[int, SplicedMail | None]:
-        """Return the first of the waiting mails, and as what it was signed."""
+        """Return the first of the waiting mails, and its signed form if mails are signed."""
         index = self.waiting.popleft()
         return index, None if self.signed is None else self.signed.pop(index)
 

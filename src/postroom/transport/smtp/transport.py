@@ -73,7 +73,8 @@ class SmtpConnection:
     async def carry(self, slice_: Slice, mails_max: int, window: Window) -> Exchange:
         """Send the waiting mails of the slice until the connection ends or is used up."""
         common = (slice_, self._offers, self._config.timeouts, mails_max - self.carried)
-        # Of large mails one at a time is in doubt if a sender dies, and the connection is busy.
+        # Large mails go one at a time: only one is in doubt if a sender dies, and it keeps the
+        # connection busy.
         is_large = len(slice_.mails[0].compiled.tail) > WRITE_BYTES_MAX
         exchange: Exchange
         if self._offers.chunking and self._offers.pipelining:

@@ -42,7 +42,7 @@ class AudienceCache:
         return self._audience
 
     def is_fresh(self, now: datetime) -> bool:
-        """False also if it was counted in the future: then the clock was set back."""
+        """Also False if it was counted in the future, because then the clock was set back."""
         counted_at = self._counted_at
         return counted_at is not None and counted_at <= now < counted_at + FRESH_FOR
 
