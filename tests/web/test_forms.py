@@ -198,11 +198,11 @@ async def test_saving_the_same_person_again_is_saved(editor: Worker) -> None:
 
 
 def test_a_form_never_says_a_bare_word() -> None:
-    form = Form({"a": "1"})
+    form = Form({"a": "1", "etag": "old"})
     assert not form.show_others({"a": "1"}, "new")
-    assert (form.mistake, form.value("etag")) == ("", "new")
+    assert (form.mistake, form.value("etag")) == ("", "old")
     assert form.show_others({"a": "2"}, "newer")
-    assert (form.mistake, form.others) == ("", {"a": "2"})
+    assert (form.mistake, form.value("etag"), form.others) == ("", "newer", {"a": "2"})
 
 
 # --- When storage fails -----------------------------------------------------------------------
