@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from postroom.actions import manage_suppressions
+from postroom.domain.address import parse_address
 from postroom.domain.message import Books, Status
+from postroom.domain.suppression import SuppressionScope
 from postroom.flow import subscribe, sweep
 from postroom.records import lists, subscribers
+from postroom.records.suppression_filter import LOOK_BACK_EVERY_S
 from tests.acting import acting
-from tests.scenario.town import CLAIM_S, LEASE_S, LIST, Town, once_each
+from tests.scenario.town import CLAIM_S, LEASE_S, LIST, SITE, Town, address_of, once_each
 
 NAMES = [f"student{number}" for number in range(12)]
 STEPS_S = [-3 * 3600.0, -1800.0, -660.0, 7200.0]
@@ -138,3 +142,26 @@ async def test_a_second_click_finishes_what_a_crash_left_undone(
     await town.open_sender()
     await town.quiet()
     assert town.arrived() == once_each(["ada"])
+
+
+@each_step
+async def test_who_is_suppressed_after_the_clock_was_set_is_not_mailed(
+    town: Town, step_s: float
+) -> None:
+    ref = await town.mailing("ada", "bob", "slow", "zoe")
+    role = await town.open_sender(slice_size=1, lanes=1)
+    await role.step()
+    await town.sink.is_waiting.wait()  # two are sent, one is on the wire
+    town.clock.set(step_s)
+    await manage_suppressions.add(
+        acting(town.storage, town.clock.now()),
+        SITE.secret,
+        parse_address(address_of("zoe")),
+        SuppressionScope.ALL,
+    )
+    town.clock.move(LOOK_BACK_EVERY_S)
+    town.sink.options = town.answering_at_once()
+    town.sink.release()
+    await town.quiet()
+    assert town.arrived() == once_each(["ada", "bob", "slow"])
+    assert (await town.read(ref)).books == Books(sent=3, skipped=1)

@@ -43,6 +43,7 @@ LOOK_BACK_EVERY_S = 30.0  # over all of SKEW, which holds a million marks after 
 SNAPSHOT_AFTER = 1_000  # new entries, which are read quickly enough without one
 LOG_KEPT = timedelta(days=2)  # after the snapshot has it, for processes that know an older one
 RELOAD_AFTER_S = 24 * 3600.0  # an idle process: part of the log may be gone
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)  # older than any row of the log
 _CHECKSUM = struct.Struct("=I")  # of all that follows it
 _HEAD = struct.Struct("=8s16sQI")  # magic, snapshot, milliseconds of read_from, bytes of the bitmap
 _SNAPSHOT_BYTES = 16
@@ -144,8 +145,11 @@ class SuppressionFilter:
         """
         if snapshot_from := await self._load_snapshot():
             return snapshot_from
-        read_from = self._clock.now() - SKEW
-        async for _name, (entry, _etag) in suppressions.everyone(self._storage.tables):
+        tables = self._storage.tables
+        # Not from now on: a clock may be set back, but no later row is older than the newest one.
+        newest = await suppressions.end_of_log(tables, BEGINNING)
+        read_from = min(newest, self._clock.now()) - SKEW
+        async for _name, (entry, _etag) in suppressions.everyone(tables):
             self._marks.add([entry.mark or mark_of(entry.key)])
         self._unsaved = len(self._marks)
         return read_from
