@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,11 +39,21 @@ ENDS = {
 
 
 class NoAnswer:
-    """Storage that does not answer the first call, of whose writes only some took effect."""
+    """Storage that does not answer the first call, of whose writes only some took effect.
 
-    def __init__(self, inner: Any, *, took_effect: int) -> None:
+    Before the caller notices, others do `meanwhile`.
+    """
+
+    def __init__(
+        self,
+        inner: Any,
+        *,
+        took_effect: int,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._inner = inner
         self._took_effect = took_effect
+        self._meanwhile = meanwhile
         self._is_first = True
 
     def __getattr__(self, name: str) -> Any:
@@ -53,6 +64,8 @@ class NoAnswer:
             return await self._inner.batches(writes)
         self._is_first = False
         await self._inner.batches(writes[: self._took_effect])
+        if self._meanwhile:
+            await self._meanwhile()
         raise Unavailable("no answer")
 
 
@@ -139,13 +152,38 @@ async def test_restored_rows_are_not_deleted_by_a_late_sender() -> None:
     storage = await written()
     late = await claimed(NoAnswer(storage.tables, took_effect=2))
     await finish(late)
-    found = await batches.find_ledger(storage.tables, "1", 0)
-    assert found
-    await batches.restore_deliveries(storage.tables, MESSAGE, found[0], [PEOPLE[1]])
-    back = revived(found[0], [1], now_s=NOW.timestamp())
-    await batches.replace_ledger(storage.tables, back, found[1])
+    await retry_failed(storage.tables)
     await late.delete_rows()
     assert 1 in await batches.load_deliveries(storage.tables, "1", 0)
+
+
+async def retry_failed(tables: Any) -> None:
+    """A person has the failed recipient tried again."""
+    found = await batches.find_ledger(tables, "1", 0)
+    assert found
+    await batches.restore_deliveries(tables, MESSAGE, found[0], [PEOPLE[1]])
+    back = revived(found[0], [1], now_s=NOW.timestamp())
+    await batches.replace_ledger(tables, back, found[1])
+
+
+async def test_a_repeated_write_does_not_archive_over_a_newer_outcome() -> None:
+    """It recorded the ends and heard nothing; then the failed recipient was tried again."""
+    storage = await written()
+    now_sent = {1: DeliveryEnd(State.SENT, "250 OK", NOW)}
+
+    async def send_again() -> None:
+        await retry_failed(storage.tables)
+        other = await claimed(storage.tables)
+        other.ends |= now_sent
+        await other.record(msgspec.structs.replace(other.ledger, states="ss"))
+
+    late = await claimed(NoAnswer(storage.tables, took_effect=3, meanwhile=send_again))
+    with pytest.raises(BatchLost):
+        await finish(late)
+    found = await batches.find_ledger(storage.tables, "1", 0)
+    assert found
+    assert found[0].states == "ss"
+    assert await archive.ends_of(storage.tables, found[0]) == now_sent
 
 
 async def test_a_finished_batch_keeps_its_header_and_nothing_else() -> None:

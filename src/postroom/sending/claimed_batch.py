@@ -86,20 +86,38 @@ class ClaimedBatch:
         """
         if ledger != self.written:
             ledger = msgspec.structs.replace(ledger, write_id=self.write_id)
-            self.etag = await self.retry_until_stored(lambda: self._write(ledger))
+            is_repeated = False
+
+            async def write() -> str:
+                nonlocal is_repeated
+                # After an earlier try that took effect, others may have archived newer outcomes.
+                if is_repeated and (etag := await self._etag_if_written(ledger)):
+                    return etag
+                is_repeated = True
+                return await self._write(ledger)
+
+            self.etag = await self.retry_until_stored(write)
             self.ends.clear()
         self.ledger = self.written = ledger
 
     async def _write(self, ledger: Ledger) -> str:
         try:
             etags = await self.tables.batches(self._writes(ledger))
-        except Conflict:  # of the deletion, or with our own earlier try, which got no answer
-            found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
-            if found and found.value == ledger:
-                return found.etag
+        except Conflict:  # of the deletion, with another sender, or with our late earlier try
+            if etag := await self._etag_if_written(ledger):
+                return etag
             raise BatchLost from None
         self.are_rows_deleted = ledger.is_final and bool(self.rows.deliveries)
         return etags[1 if self.ends else 0][0]
+
+    async def _etag_if_written(self, ledger: Ledger) -> str | None:
+        """Its etag if we have written it, None if it is still to be written; else BatchLost."""
+        found = await batches.find_ledger(self.tables, ledger.ref, ledger.batch)
+        if found and found.value == ledger:
+            return found.etag
+        if found and found.etag == self.etag:
+            return None
+        raise BatchLost
 
     def _writes(self, ledger: Ledger) -> list[Batch]:
         ref, batch = ledger.ref, ledger.batch
