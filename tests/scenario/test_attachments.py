@@ -24,6 +24,7 @@ from postroom.records import attachments, messages, trials
 from postroom.storage.port import Conflict, Unavailable
 from tests.acting import acting
 from tests.attached import attachments_in
+from tests.clock import soon
 from tests.scenario.restoring import back_up, moved_town
 from tests.scenario.test_test_mail import writer
 from tests.scenario.town import DAY_S, LIST, SITE, Town, once_each
@@ -154,6 +155,39 @@ async def test_a_call_repeated_attaches_nothing_twice(town: Town) -> None:
     assert [each.name for each in (await town.read(ref)).attachments] == [PLAN.name]
     await attach(act, ref, [PLAN], call="another call")
     assert len(await attached_blobs(town)) == 2
+
+
+async def test_a_call_that_loses_leaves_the_files_of_its_repetition(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message changes while it runs, and the repetition has read the change."""
+    ref = await draft(town)
+    act = acting(town.storage, town.clock.now())
+    put, replace_row = attachments.put, messages.replace
+    is_ready, is_over = asyncio.Event(), asyncio.Event()
+    repetitions: list[asyncio.Task[Any]] = []
+
+    async def change_meanwhile(*given: Any) -> None:
+        await put(*given)
+        monkeypatch.setattr(attachments, "put", put)
+        await attach(act, ref, [MAP])
+        monkeypatch.setattr(messages, "replace", hesitate)
+        repetitions.append(asyncio.create_task(attach(act, ref, [PLAN], call="the same call")))
+        await soon(is_ready.wait())
+
+    async def hesitate(*given: Any) -> str:
+        monkeypatch.setattr(messages, "replace", replace_row)
+        is_ready.set()
+        await soon(is_over.wait())
+        return await replace_row(*given)
+
+    monkeypatch.setattr(attachments, "put", change_meanwhile)
+    with pytest.raises(WrongState, match="has just been changed"):
+        await attach(act, ref, [PLAN], call="the same call")
+    is_over.set()
+    await asyncio.gather(*repetitions)
+    [_, plan] = (await town.read(ref)).attachments
+    assert await attachments.load(town.storage.blobs, ref, plan) == PLAN.content
 
 
 async def test_files_are_attached_all_or_none(town: Town) -> None:

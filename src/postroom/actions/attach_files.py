@@ -47,7 +47,11 @@ async def attach(
             added.append(await in_thread(new_attachment, file, others, id))
         for attachment, file in zip(added, files, strict=True):
             await attachments.put(act.storage.blobs, ref, attachment, file.content)
-        return await _replace(act.storage, found, (*message.attachments, *added), added)
+        # A repetition has the same blobs and may be attaching them: they stay.
+        unused_on_conflict = () if call else added
+        return await _replace(
+            act.storage, found, (*message.attachments, *added), unused_on_conflict
+        )
 
 
 async def detach(
@@ -72,7 +76,7 @@ async def copy_attachments(storage: Storage, source: Message, ref: str) -> None:
     for attachment in source.attachments:
         content = await attachments.load(storage.blobs, source.ref, attachment)
         await attachments.put(storage.blobs, ref, attachment, content)
-    await _replace(storage, found, source.attachments, source.attachments)
+    await _replace(storage, found, source.attachments, ())  # a repetition has the same blobs
 
 
 def find_attachment(message: Message, attachment_id: str) -> Attachment:
@@ -86,15 +90,12 @@ async def _replace(
     storage: Storage,
     found: Stored[Message],
     now: tuple[Attachment, ...],
-    added: Sequence[Attachment],
+    unused_on_conflict: Sequence[Attachment],
 ) -> Stored[Message]:
     changed = msgspec.structs.replace(found.value, attachments=now)
     try:
         return Stored(changed, await messages.replace(storage.tables, changed, found.etag))
     except Conflict:
-        current = await messages.find(storage.tables, changed.ref)
-        named = current.attachments if current else ()  # perhaps by another try of the same call
-        for attachment in added:
-            if attachment not in named:
-                await attachments.delete(storage.blobs, changed.ref, attachment)
+        for attachment in unused_on_conflict:
+            await attachments.delete(storage.blobs, changed.ref, attachment)
         raise changed_meanwhile(changed.ref) from None
