@@ -17,11 +17,12 @@ from postroom.domain.attachment import NewFile
 from postroom.domain.errors import BadInput, NotFound, WrongState
 from postroom.domain.message import Books, Status
 from postroom.domain.trial import TrialState
-from postroom.flow import compose, render
+from postroom.flow import compose, render, send
 from postroom.flow.compose import Draft, Revision
 from postroom.flow.render import Renderer
 from postroom.records import attachments, messages, trials
-from postroom.storage.port import Conflict, Unavailable
+from postroom.records.retry import retry_on_conflict
+from postroom.storage.port import Conflict, Unavailable, Unreadable
 from tests.acting import acting
 from tests.attached import attachments_in
 from tests.clock import soon
@@ -312,6 +313,26 @@ async def test_a_server_that_takes_less_pauses_the_message_and_nobody_loses_an_a
     await control_message.resume(town.storage.tables, ref)
     await town.quiet()
     assert town.arrived() == once_each(NAMES)
+
+
+@pytest.mark.parametrize("error", [Unreadable, Conflict])
+async def test_a_message_that_cannot_be_paused_yet_is_paused_by_a_later_attempt(
+    town: Town, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Its row is of a newer version at that moment, or changes again and again."""
+    town.sink.options = replace(town.sink.options, size_max=100_000)
+    ref = await scheduled(town, PLAN)
+
+    async def fail(_pause: Any) -> None:
+        monkeypatch.setattr(send, "retry_on_conflict", retry_on_conflict)
+        raise error
+
+    monkeypatch.setattr(send, "retry_on_conflict", fail)
+    await town.open_sender()
+    await town.pass_time(DAY_S + 1)
+    await town.live_through(600, 60)
+    assert (await town.read(ref)).books == Books(queued=3)
+    assert (await town.read(ref)).status is Status.PAUSED
 
 
 async def test_a_test_email_has_them_and_says_if_they_are_too_large(town: Town) -> None:

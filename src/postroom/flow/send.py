@@ -22,6 +22,7 @@ Commit point: the ledger row. A slice may be on the wire only between two writes
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -60,7 +61,7 @@ from postroom.records.suppression_filter import SuppressionFilter
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.sending.lease import SendingLease
 from postroom.sending.recovery import BatchSettler
-from postroom.storage.port import Claim, ClaimLost, Storage
+from postroom.storage.port import Claim, ClaimLost, Conflict, Storage
 from postroom.transport.port import GuardedWatch, HandOverRecord, Lane
 
 log = structlog.get_logger("send")
@@ -330,7 +331,9 @@ class BatchSender:
             await messages.replace(tables, paused_for(found.value, cause), found.etag)
             log.warning("message_paused_as_too_large", ref=batch.message.ref, words=words)
 
-        await batch.retry_until_stored(lambda: retry_on_conflict(pause))
+        # What became of the slice must be recorded now; the next one is refused and pauses again.
+        with contextlib.suppress(Conflict, Unreadable):
+            await batch.retry_until_stored(lambda: retry_on_conflict(pause))
 
     async def _complete_or_give_back(self, claim: Claim, batch: ClaimedBatch) -> ItemResult:
         """Delete the rows of a final batch; complete the item, or give it back until it is due."""
