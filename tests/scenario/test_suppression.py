@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -189,6 +190,34 @@ async def test_an_entry_of_a_process_that_stalled_is_noticed(town: Town, late: t
     await suppressions.put_new(town.storage.tables, SITE.secret, [(ada, entry)], now - late)
     town.clock.move(REFRESH_EVERY_S if late < NEAR_SKEW else LOOK_BACK_EVERY_S)
     assert (await watcher.suppressed_entirely([ada])).keys() == {ada}
+
+
+@pytest.mark.parametrize("by_import", [False, True])
+async def test_who_is_suppressed_by_a_process_that_stalls_for_long_is_noticed(
+    town: Town, monkeypatch: pytest.MonkeyPatch, by_import: bool
+) -> None:
+    """Between reading the end of the log and writing; others read much newer rows meanwhile."""
+    watcher = SuppressionFilter(town.storage, town.clock, SITE.secret)
+    await watcher.refresh()
+    end_of_log = suppressions.end_of_log
+
+    async def stall(*asked: Any) -> datetime:
+        found = await end_of_log(*asked)
+        monkeypatch.setattr(suppressions, "end_of_log", end_of_log)
+        town.clock.move(2 * SKEW.total_seconds())
+        await suppress(town, "zoe")
+        await watcher.refresh()
+        return found
+
+    monkeypatch.setattr(suppressions, "end_of_log", stall)
+    if by_import:
+        terms = SuppressionTerms(acting(town.storage, town.clock.now()), SITE.secret)
+        await import_suppressions(terms, SuppressionRows(iter([address_of("ada")])), Quiet())
+    else:
+        await suppress(town, "ada")
+    town.clock.move(LOOK_BACK_EVERY_S)
+    ada = parse_address(address_of("ada")).storage_key
+    assert (await watcher.suppressed([ada], LIST)).keys() == {ada}
 
 
 async def test_an_import_widens_what_is_there_and_narrows_nothing(town: Town) -> None:

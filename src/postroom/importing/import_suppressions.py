@@ -153,7 +153,7 @@ class _SuppressionGroup:
         batches = [entries[at : at + NEW_MAX] for at in range(0, len(entries), NEW_MAX)]
         for at in range(0, len(batches), IN_FLIGHT_MAX):
             if at and not self.observer.may_go_on():
-                return
+                break
             stored = await asyncio.gather(
                 *(
                     suppressions.put_new(act.tables, self.terms.secret, batch, self.log_at)
@@ -161,6 +161,9 @@ class _SuppressionGroup:
                 )
             )
             self._count(stored)
+        await suppressions.repeat_in_log(
+            act.tables, [entry for _key, entry in entries], self.log_at
+        )
 
     def _count(self, stored: Iterable[PutCounts]) -> None:
         for each in stored:

@@ -37,7 +37,7 @@ from postroom.storage.port import Storage
 SECTION_NAME = "suppression/marks-{:02}.bin"
 IMPORTS_NAME = "suppression/imports.txt"
 REFRESH_EVERY_S = 2.0
-SKEW = timedelta(minutes=10)  # log rows may be this much older than others that were read before
+SKEW = suppressions.LOG_SKEW  # log rows may be this much older than others that were read before
 NEAR_SKEW = timedelta(seconds=5)  # but hardly ever more than this, unless a process stalled
 LOOK_BACK_EVERY_S = 30.0  # over all of SKEW, which holds a million marks after a large import
 SNAPSHOT_AFTER = 1_000  # new entries, which are read quickly enough without one

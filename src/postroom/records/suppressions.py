@@ -16,7 +16,7 @@ import hmac
 import secrets
 import struct
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -48,6 +48,8 @@ PARTITION = "address"
 EMAIL, HASH, LOG = "email:", "hash:", "log:"
 END = "~~~~"  # sorts after every key that follows a prefix
 NEW_MAX = BATCH_CHANGES_MAX - 1  # entries that `put_new` takes; the last change is the log row
+LOG_SKEW = timedelta(minutes=10)  # how far before the newest row it knows a process reads the log
+_LOG_TRIES_MAX = 10
 LOG_PAGE_ROWS = 250  # of an import: a page takes 1 MB while it is read, one of 1,000 takes 5
 _MARK_CHARS = 8  # hexadecimal
 _NONCE_BYTES = 6
@@ -96,12 +98,15 @@ async def put(
     tables: Tables, secret: str, key: str, entry: Suppression, now: datetime
 ) -> Suppression:
     """Add an entry, or widen the existing one; return what is stored."""
+    log_at = now
 
     async def write() -> Suppression:
+        nonlocal log_at
         name = row_name(entry, secret, key)
         known = await find_row(tables, TABLE, PARTITION, name, Suppression)
         after = widened(known.value if known else None, entry)
-        changes: list[Change] = [_log_row(await end_of_log(tables, now), [after])]
+        log_at = await end_of_log(tables, now)
+        changes: list[Change] = [_log_row(log_at, [after])]
         if known is None:
             changes.append(Insert(name, to_properties(after)))
         elif after != known.value:
@@ -109,7 +114,9 @@ async def put(
         await tables.batch(TABLE, PARTITION, changes)  # logged again, in case it was overlooked
         return after
 
-    return await retry_on_conflict(write)
+    written = await retry_on_conflict(write)
+    await repeat_in_log(tables, [written], log_at)
+    return written
 
 
 class PutCounts(msgspec.Struct, frozen=True):
@@ -125,8 +132,9 @@ async def put_new(
 ) -> PutCounts:
     """Add up to NEW_MAX entries in one write, each key once; existing ones are widened.
 
-    `log_at` comes from `end_of_log`. One log row has all their marks: senders read the log of the
-    last minutes repeatedly, and a row for each of a million entries would keep them from sending.
+    `log_at` comes from `end_of_log`; afterwards the caller calls `repeat_in_log`. One log row has
+    all their marks: senders read the log of the last minutes repeatedly, and a row for each of a
+    million entries would keep them from sending.
     """
     names = [row_name(entry, secret, key) for key, entry in entries]
     given = [entry for _key, entry in entries]
@@ -259,6 +267,22 @@ async def end_of_log(tables: Tables, now: datetime) -> datetime:
     async for logged in marks_since(tables, now):
         newest = max(newest, logged.at)
     return newest
+
+
+async def repeat_in_log(tables: Tables, entries: Sequence[Suppression], log_at: datetime) -> None:
+    """Log entries again if much newer rows arrived while they were being written.
+
+    A process that has read those does not read as far back as the first rows.
+    """
+    for _try in range(_LOG_TRIES_MAX):
+        late = log_at + LOG_SKEW / 2
+        log_at = await end_of_log(tables, late)
+        if log_at == late:
+            return
+        for start in range(0, len(entries), NEW_MAX):
+            row = _log_row(log_at, entries[start : start + NEW_MAX])
+            await tables.batch(TABLE, PARTITION, [row])
+    raise Conflict("the log of suppressions grows too fast")
 
 
 def _log_row(at: datetime, entries: Iterable[Suppression]) -> Insert:
