@@ -138,6 +138,8 @@ WRONG_URLS = [
     f"https://sns.eu-central-1.amazonaws.com@attacker.example/{PEM}",
     f"https://attacker.example/sns.eu-central-1.amazonaws.com/{PEM}",
     f"https://bucket.s3.eu-central-1.amazonaws.com/{PEM}",
+    f"https://sns.s3-us-west-2.amazonaws.com/{PEM}",  # a bucket called “sns”
+    f"https://sns.s3-external-1.amazonaws.com/{PEM}",
     f"https://sns-eu-central-1.amazonaws.com/{PEM}",
     f"https://sns.eu.central.1.amazonaws.com/{PEM}",
     f"https://sns.eu-central-1.amazonaws.com:8443/{PEM}",
@@ -158,8 +160,19 @@ async def test_a_certificate_from_elsewhere_is_refused_and_never_fetched(url: st
     assert refusal(result) is RefusalReason.BAD_CERTIFICATE_URL
 
 
-async def test_the_certificate_of_a_chinese_region_is_accepted() -> None:
-    topic = SnsTopic(certificate_url=f"https://sns.cn-north-1.amazonaws.com.cn/{PEM}")
+@pytest.mark.parametrize(
+    "host",
+    [
+        "sns.us-east-1.amazonaws.com",
+        "sns.ap-southeast-10.amazonaws.com",
+        "sns.us-gov-west-1.amazonaws.com",
+        "sns.mx-central-1.amazonaws.com",
+        "sns.cn-north-1.amazonaws.com.cn",
+        "sns.cn-northwest-1.amazonaws.com.cn",
+    ],
+)
+async def test_the_certificate_of_any_region_is_accepted(host: str) -> None:
+    topic = SnsTopic(certificate_url=f"https://{host}/{PEM}")
     assert isinstance(await read(topic.post(DELIVERED), topic), AcceptedPost)
 
 
@@ -254,6 +267,7 @@ async def test_the_end_of_a_subscription_is_a_notice_too() -> None:
         "https://attacker.example/?Action=ConfirmSubscription",
         "http://sns.eu-central-1.amazonaws.com/?Action=ConfirmSubscription",
         "https://sns.eu-central-1.amazonaws.com/?" + "x" * 3000,
+        "https://sns.s3-us-west-2.amazonaws.com/?Action=ConfirmSubscription",
         "javascript:alert(1)",
         "",
     ],

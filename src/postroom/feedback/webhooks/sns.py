@@ -45,11 +45,11 @@ SIGNATURE_CHARS_MAX = 1400  # RSA of 8192 bits in base64
 URL_CHARS_MAX = 2000
 TOKEN_CHARS_MAX = 1000
 
+# Only a region: sns.s3-us-west-2.amazonaws.com would be a bucket called “sns”, with any content.
+_HOST = r"https://sns\.[a-z]{2,4}(?:-[a-z]{2,12}){1,3}-[0-9]{1,2}\.amazonaws\.com(?:\.cn)?"
 # No port, no user, no query: only a file of SNS itself.
-_CERTIFICATE_URL = re.compile(
-    r"https://sns\.[a-z0-9-]{3,30}\.amazonaws\.com(?:\.cn)?/[A-Za-z0-9_-]{1,100}\.pem"
-)
-_CONFIRM_URL = re.compile(r"https://sns\.[a-z0-9-]{3,30}\.amazonaws\.com(?:\.cn)?/\?[!-~]+")
+_CERTIFICATE_URL = re.compile(rf"{_HOST}/[A-Za-z0-9_-]{{1,100}}\.pem")
+_CONFIRM_URL = re.compile(rf"{_HOST}/\?[!-~]+")
 _VERSIONS = ("1", "2")  # of signatures
 _NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
 _SUBSCRIPTION = (
