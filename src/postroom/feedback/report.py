@@ -37,6 +37,7 @@ from postroom.feedback.status_fields import (
 FORWARDS_MAX = 2  # a report that was forwarded, perhaps twice
 LAST_RESORT_BYTES_MAX = 20_000  # flufl.bounce parses with the email package
 TEXT_CHARS_MAX = 120_000  # of all texts together
+SUBJECT_CHARS_MAX = 1_000  # RFC 5322 allows 998 on a line; patterns search it in quadratic time
 
 STATUS_TYPES = ("message/delivery-status", "message/global-delivery-status")
 FEEDBACK_TYPES = ("message/feedback-report",)
@@ -75,7 +76,7 @@ class _Contents(msgspec.Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        return decode_words(field(self.mail.headers, "subject"))
+        return decode_words(field(self.mail.headers, "subject"))[:SUBJECT_CHARS_MAX]
 
 
 def read_report(raw: bytes) -> Report:

@@ -18,6 +18,7 @@ from tests.unit.bounces.text_shapes import TEXT_SHAPES
 
 SHAPES = STATUS_SHAPES + TEXT_SHAPES + SERVER_SHAPES
 CPU_S_MAX = 20  # for ten megabytes of anything, on a slow machine; usually below one
+SUBJECT_CPU_S_MAX = 1  # usually a few milliseconds
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
@@ -121,3 +122,12 @@ def test_hostile_mails_take_bounded_time(name: str) -> None:
     began_at = time.process_time()
     assert is_sound(read_report(HOSTILE[name]))
     assert time.process_time() - began_at < CPU_S_MAX
+
+
+@pytest.mark.parametrize("word", [b"fail", b"deliver"])
+def test_a_subject_is_searched_only_up_to_the_length_of_a_real_one(word: bytes) -> None:
+    """A single search of it would take seconds, in which no other thread can run."""
+    raw = b"From: mailer-daemon\nSubject: " + word * (90_000 // len(word)) + b"\n\nhello\n"
+    began_at = time.process_time()
+    assert is_sound(read_report(raw))
+    assert time.process_time() - began_at < SUBJECT_CPU_S_MAX
