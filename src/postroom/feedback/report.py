@@ -6,6 +6,7 @@ Pure, and safe for any bytes: work and memory are bounded, and nothing raises.
 from __future__ import annotations
 
 import email
+import logging
 from email import policy
 
 import msgspec
@@ -49,6 +50,8 @@ ORIGINAL_TYPES = (
     "message/rfc822-headers",
 )
 SUCCESSES = ("delivered", "relayed", "expanded")
+# It logs what it then raises: for a hostile mail a traceback of thousands of lines.
+logging.getLogger("flufl.bounce").setLevel(logging.CRITICAL)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -131,3 +131,11 @@ def test_a_subject_is_searched_only_up_to_the_length_of_a_real_one(word: bytes) 
     began_at = time.process_time()
     assert is_sound(read_report(raw))
     assert time.process_time() - began_at < SUBJECT_CPU_S_MAX
+
+
+def test_a_mail_that_a_parser_fails_on_leaves_nothing_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    raw = b"From: mailer-daemon\nX-Failed-Recipients: " + b"(" * 5_000 + b"\n\nreturned mail\n"
+    assert is_sound(read_report(raw))
+    assert caplog.text == ""
