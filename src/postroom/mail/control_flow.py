@@ -322,7 +322,7 @@ class Regions:
         self._environment.fuel = steps
         try:
             return self._environment.render_template(program, **given)
-        except minijinja.TemplateError:
+        except (minijinja.TemplateError, TypeError):  # TypeError: of a call such as n | int(0)
             raise _TooMuch from None
 
     def _escaped(self, context: EscapeContext, value: object) -> str:

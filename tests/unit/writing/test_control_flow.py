@@ -85,6 +85,16 @@ def test_a_region_that_grows_too_large_or_takes_too_long_shows_nothing() -> None
     assert merged(f"a{nested}b", is_html=False, x=",".join("1" * 900)) == "ab"
 
 
+@pytest.mark.parametrize(
+    "call", ["n | int(0)", "n | split(',', 2)", "(n | split)(1)", "n | first(1)"]
+)
+def test_a_region_with_a_wrong_call_is_left_out_and_stops_no_sender(call: str) -> None:
+    template = f"a{{% if {call} %}}x{{% else %}}y{{% endif %}}b"
+    assert merged(template, is_html=False, n="1,2") == "ab"
+    _segments, regions = compile_body(template, is_html=False)
+    assert Regions(regions).takes_over(STEPS_MAX, {"n": "1,2"})  # so that a check warns
+
+
 def test_a_region_that_is_left_out_is_noted_once() -> None:
     template = "a{% for one in all | split(',') %}" + "x" * 9999 + "{% endfor %}b"
     segments, [region] = compile_body(template, is_html=False)
