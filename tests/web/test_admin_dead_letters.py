@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -138,3 +139,20 @@ async def test_others_see_them_and_cannot_act(owner: Worker, role: Role) -> None
         for act in ("put-back", "resend", "clear", "clear-all"):
             assert (await other.post(f"{PAGE}/{act}", id=id_)).status_code == 403
     assert await ids(owner) == [id_]
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.EDITOR])
+async def test_others_do_not_see_the_guid_that_unsubscribes_a_person(
+    owner: Worker, role: Role
+) -> None:
+    one = await join(owner, "ada@contoso.edu", verified=False)
+    body = ConfirmItem(one.guid, LIST).body()
+    await bury(owner, Reason.UNREADABLE, body, SINGLE_MAIL_QUEUE)
+    await bury(owner, Reason.MALFORMED, str(UUID(one.guid)).upper(), SINGLE_MAIL_QUEUE)
+    await owner.office.storage.queues.put(DEAD_LETTER_QUEUE, f"{one.guid}, {LIST}, and more")
+    assert body in (await owner.get(PAGE)).text
+    other = await sign_in_as(owner.office, role)
+    async with other.browser:
+        page = (await other.get(PAGE)).text
+    assert page.count(f"{one.guid[:8]}…") == 2
+    assert one.guid[-12:] not in page.lower()

@@ -6,6 +6,7 @@ be put back on its own queue.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +18,7 @@ from postroom.domain.texts import Text, _
 from postroom.domain.work_item import BadItem
 
 BODY_CHARS_MAX = 4_000  # of an item; ours are shorter, and a dead letter must fit on its queue
+_GUID = re.compile(r"([0-9a-f]{8})-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
 class Reason(StrEnum):
@@ -141,6 +143,11 @@ def grouped(letters: Iterable[DeadLetter]) -> list[DeadLetters]:
         for reason in Reason
         if reason in found
     ]
+
+
+def without_guids(body: str) -> str:
+    """The item for people who may not act for a subscriber: a GUID opens the unsubscribe link."""
+    return _GUID.sub(r"\1…", body)
 
 
 def names_of(body: str) -> dict[str, str]:

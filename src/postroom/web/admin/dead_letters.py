@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from postroom.actions import handle_dead_letters
-from postroom.domain.dead_letter import EXPLANATIONS, names_of
+from postroom.domain.dead_letter import EXPLANATIONS, without_guids
 from postroom.domain.errors import NotFound, WrongState
 from postroom.domain.subscriber import Subscriber
 from postroom.domain.texts import Text
@@ -36,7 +36,7 @@ class QueueState(msgspec.Struct, frozen=True):
 class LetterView(msgspec.Struct, frozen=True):
     buried: BuriedItem
     explanation: Text
-    names: dict[str, str]
+    body: str
     person: Subscriber | None
     person_path: str
 
@@ -115,4 +115,6 @@ async def _view(request: AdminRequest, buried: BuriedItem) -> LetterView:
     person = await handle_dead_letters.find_person(request.tables, buried.letter)
     path = person_path(request.context, person.list_name, person.key) if person else ""
     explanation = EXPLANATIONS[buried.letter.reason]
-    return LetterView(buried, explanation, names_of(buried.letter.body), person, path)
+    is_owner = request.signed_in.may("owner")
+    body = buried.letter.body if is_owner else without_guids(buried.letter.body)
+    return LetterView(buried, explanation, body, person, path)
