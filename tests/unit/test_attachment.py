@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from postroom.domain.attachment import (
 )
 from postroom.domain.errors import BadInput
 
+CPU_S_MAX = 1  # usually a millisecond
 PDF = Attachment("1", "plan.pdf", "application/pdf", 1000, "")
 
 
@@ -46,6 +48,14 @@ def test_a_file_name_is_cleaned(typed: str, cleaned: str) -> None:
 def test_a_name_that_cannot_be_used_is_refused(typed: str) -> None:
     with pytest.raises(BadInput):
         clean_name(typed)
+
+
+def test_a_name_of_many_accents_is_refused_before_it_is_composed() -> None:
+    """Which would take five seconds, and hours for a name as long as a call may be."""
+    began_at = time.process_time()
+    with pytest.raises(BadInput, match="longer than"):
+        clean_name("a" + "\u0301\u0323" * 50_000)
+    assert time.process_time() - began_at < CPU_S_MAX
 
 
 @pytest.mark.parametrize("typed", ["setup.exe", "a.pdf.JS", "run.bat. ", "x.ps1", "page.hta"])

@@ -20,6 +20,7 @@ FILES_MAX = 10  # for more, link to a page with downloads
 ATTACHED_BYTES_MAX = 10 * 1024**2
 HEAVY_BYTES = 5 * 1024**2  # from here on the checks suggest a link
 NAME_CHARS_MAX = 120  # leaves room for a folder where people save it
+_NAME_CHARS_COMPOSED = 4 * NAME_CHARS_MAX  # composing a long text takes quadratic time
 LINE_BYTES = 57  # of a file in one line of base64, which is 76 characters (RFC 2045 6.8)
 ENCODED_LINE_BYTES = 78  # with its line end
 
@@ -130,7 +131,10 @@ def encoded_bytes(attachments: Sequence[Attachment]) -> int:
 
 def clean_name(text: str) -> str:
     """The file name without folders and reserved characters; BadInput if it cannot be used."""
-    name = re.split(r"[/\\]", unicodedata.normalize("NFC", text))[-1]
+    name = text.replace("\\", "/").rpartition("/")[2]
+    if len(name) > _NAME_CHARS_COMPOSED:
+        raise _name_too_long(name)
+    name = unicodedata.normalize("NFC", name)
     has_control = any(unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp") for each in name)
     if has_control or _TURNING.search(name):
         raise BadInput(
@@ -143,13 +147,7 @@ def clean_name(text: str) -> str:
     if not name:
         raise BadInput(_("The file has no name. Give it one."))
     if len(name) > NAME_CHARS_MAX:
-        raise BadInput(
-            _(
-                "The file name “{name}” is longer than {limit} characters. Shorten it.",
-                name=_shown(name),
-                limit=NAME_CHARS_MAX,
-            )
-        )
+        raise _name_too_long(name)
     if (ending := _ending(name)) in BLOCKED_ENDINGS:
         raise BadInput(
             _(
@@ -160,6 +158,16 @@ def clean_name(text: str) -> str:
             )
         )
     return f"_{name}" if _DEVICES.match(name) else name
+
+
+def _name_too_long(name: str) -> BadInput:
+    return BadInput(
+        _(
+            "The file name “{name}” is longer than {limit} characters. Shorten it.",
+            name=_shown(name[:_NAME_CHARS_COMPOSED]),
+            limit=NAME_CHARS_MAX,
+        )
+    )
 
 
 def media_type_of(name: str) -> str:
