@@ -68,6 +68,26 @@ async def test_no_charset_that_a_stranger_names_breaks_a_form(
     assert (await send(editor, path, fields, kind)).status_code == 422
 
 
+@pytest.mark.parametrize("path", ["imports/upload", "messages/import", "suppression/import"])
+async def test_an_upload_of_countless_parts_is_refused_at_its_beginning(
+    editor: Worker, path: str
+) -> None:
+    """A gigabyte of them would take minutes."""
+    read = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _piece in range(100):
+            read += 1
+            yield part("name", b"") * 100
+
+    headers = OWN_PAGE | {"content-type": "multipart/form-data; boundary=b"}
+    answer = await editor.browser.post(f"/admin/{path}", content=body(), headers=headers)
+    assert answer.status_code == 422
+    assert "The form was damaged" in unescape(answer.text)
+    assert read < 5
+
+
 async def test_fields_are_utf_8_whatever_charset_the_request_names(editor: Worker) -> None:
     fields = {name: value.encode() for name, value in NEW_LIST.items()}
     fields["description"] = "Café".encode()
