@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -270,3 +271,36 @@ async def test_the_preview_text_is_hidden_at_the_beginning(editor: Worker) -> No
     assert "Read [name] this" in page  # as an inbox shows it
     mail = (await editor.get(f"{path}/mail")).text
     assert mail.index("Read [name] this") < mail.index("The news in one line")
+
+
+MANY = [{"id": "x", "kind": "text"}] * 2000
+FORGED: dict[str, dict[str, Any]] = {
+    "columns": {"shape": [{"id": "b1", "kind": "columns", "columns": [MANY, []]}]},
+    "undo": {"shape": [], "undo": [{"shape": MANY, "removed": {"x": MANY[0]}}]},
+    "a document": {"document": {"blocks": MANY, "theme": {}}},
+    "articles": {
+        "document": {
+            "blocks": [{"id": "b1", "kind": "articles", "articles": [{}] * 2000}],
+            "theme": {},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+@pytest.mark.parametrize("op", ["undo", "kind:blocks"])
+async def test_a_forged_form_does_not_become_a_page_of_countless_blocks(
+    editor: Worker, name: str, op: str
+) -> None:
+    """Eight megabytes of them would become two gigabytes of HTML, on the event loop."""
+    fields = await new_form(editor, kind="blocks")
+    if "document" in FORGED[name]:
+        del fields["shape"]
+    fields |= {
+        field: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for field, value in FORGED[name].items()
+    }
+    headers = OWN_PAGE | {"HX-Request": "true"}
+    answer = await editor.browser.post(BLOCKS, data=fields | {"op": op}, headers=headers)
+    assert answer.status_code == 200
+    assert len(answer.content) < 1_000_000

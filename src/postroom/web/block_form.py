@@ -48,10 +48,14 @@ from postroom.writing.block_edits import (
 )
 
 FIELDS_MAX = 1500  # of a form with blocks: sixty of them, some with twenty articles
+ENTRIES_MAX = FIELDS_MAX  # blocks and articles; in a form of ours each has at least one field
 NOT_A_NUMBER = -1  # is out of every range, so that the check names the block
 _NESTED = ("id", "place", "columns", "articles", "links")
 _BLOCK_FIELD = re.compile(r"(?:[a-z][a-z0-9]{0,11}|theme)-")
 ARTICLE_FIELDS = Article.__struct_fields__
+
+
+_INCOMPLETE = _("The form is incomplete. Reload the page and try again.")
 
 
 def _is_block_field(name: str) -> bool:
@@ -168,7 +172,8 @@ def edited(source: str) -> EditedDocument:
     try:
         raw = msgspec.json.decode(source)
         blocks, theme = raw["blocks"], raw["theme"]
-        if all(block["kind"] in BLOCK_TYPES and block["id"] for block in each_block(blocks)):
+        is_known = all(each["kind"] in BLOCK_TYPES and each["id"] for each in each_block(blocks))
+        if is_known and not _is_too_long(blocks):
             return EditedDocument(blocks, theme)
     except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
         pass
@@ -187,6 +192,8 @@ def gather_blocks(form: Form) -> None:
         document = posted_document(form.values)
         if form.value("op").partition(":")[0] in OPERATIONS:
             document.apply(form.value("op"))
+        if _is_too_long(document.blocks):
+            raise BadInput(_INCOMPLETE)
     except BadInput as error:
         form.mistake = str(error)
         document = edited("")
@@ -198,6 +205,12 @@ def gather_blocks(form: Form) -> None:
     form.values["done"] = done
     if document.mistake:
         form.mistakes["document"] = document.mistake
+
+
+def _is_too_long(blocks: RawBlocks) -> bool:
+    """Whether no form of ours can have that many; a page with all of them may take gigabytes."""
+    entries = sum(1 + len(block.get("articles", ())) for block in each_block(blocks))
+    return entries > ENTRIES_MAX
 
 
 def undo_steps(form: Form) -> list[UndoStep]:
@@ -225,11 +238,13 @@ def posted_document(fields: Mapping[str, str]) -> EditedDocument:
     try:
         shape = msgspec.json.decode(fields.get("shape") or "[]", type=list[dict[str, Any]])
         undo = msgspec.json.decode(fields.get("undo") or "[]", type=list[UndoStep])
+        if _is_too_long(shape):
+            raise BadInput(_INCOMPLETE)
         blocks = [_posted_block(fields, entry) for entry in shape[: BLOCKS_MAX + 1]]
         for removed in (block for step in undo for block in step.removed.values()):
             default_values(removed["kind"])
     except (msgspec.DecodeError, LookupError, TypeError) as error:
-        raise BadInput(_("The form is incomplete. Reload the page and try again.")) from error
+        raise BadInput(_INCOMPLETE) from error
     return EditedDocument(blocks, _posted_theme(fields), undo)
 
 

@@ -242,15 +242,16 @@ def shape_of(blocks: RawBlocks) -> list[Any]:
     ]
 
 
-def in_shape(shape: list[Any], known: dict[str, RawBlock]) -> RawBlocks:
+def in_shape(shape: list[Any], known: dict[str, RawBlock], *, is_inner: bool = False) -> RawBlocks:
     """The known blocks in this order; what is not known is left out."""
     blocks: RawBlocks = []
     for entry in shape:
         block = known.get(entry["id"])
         if block is None:
             continue
-        if "columns" in entry:
-            block = block | {"columns": [in_shape(column, known) for column in entry["columns"]]}
+        if "columns" in entry and not is_inner:
+            columns = [in_shape(column, known, is_inner=True) for column in entry["columns"]]
+            block = block | {"columns": columns}
         blocks.append(block)
     return blocks
 
