@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -23,6 +24,7 @@ from postroom.domain.trouble import (
 
 SERVER = "mail.contoso.edu:587"
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+CPU_S_MAX = 2  # usually some milliseconds
 
 
 def tls_error(reason: str) -> ssl.SSLError:
@@ -99,6 +101,13 @@ def test_a_reply_becomes_one_short_line_without_addresses() -> None:
     words = one_line("535 \x1b[31mno\r\nway, <ada@contoso.edu> and " + "x" * 500)
     assert words.startswith("535 [31mno way, <…> and xxx")
     assert len(words) == 160
+
+
+def test_a_reply_of_megabytes_is_not_searched_for_addresses() -> None:
+    """A provider may answer with 256 kB, an IMAP server with 16 MB on a line: hours of work."""
+    began_at = time.process_time()
+    assert len(one_line("a" * 100_000)) == 160
+    assert time.process_time() - began_at < CPU_S_MAX
 
 
 # --- Health -------------------------------------------------------------------------------------

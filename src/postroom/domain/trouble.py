@@ -19,6 +19,7 @@ from postroom.domain.texts import Text, _, clipped
 THROTTLING = 421  # RFC 5321: the service is not available, the connection is closed
 ABOUT_OUR_ACCOUNT = frozenset({454, 530, 534, 535, 538})  # AUTH and TLS, RFC 4954 and 3207
 WORDS_CHARS_MAX = 160
+_CHARS_READ_MAX = 4000  # of what a server said: a word without an @ is searched in quadratic time
 # OpenSSL's reasons when the other side does not answer in TLS.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"})
 _REPLY = re.compile(r"([0-9]{3})(?:[ -]|$)")
@@ -180,5 +181,6 @@ def fault_of_words(words: str) -> Fault:
 
 def one_line(words: str) -> str:
     """Make the text one short printable line without addresses."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in words).split())
+    beginning = words[:_CHARS_READ_MAX]
+    line = " ".join("".join(c if c.isprintable() else " " for c in beginning).split())
     return clipped(_ADDRESS.sub("…", line), WORDS_CHARS_MAX)
