@@ -22,8 +22,11 @@ from postroom.domain.texts import Text, _, pgettext
 NAME_CHARS_MAX = 300
 CHANGE_CHARS_MAX = 600  # of the values before and of those after; a log line, not a copy
 VALUE_CHARS_MAX = 120
-# Spaces and the signs between parts of a storage key or a list of values end an address.
-_ADDRESS = re.compile(r"([^\s@<>()\[\]\"',;:=/|•])[^\s@<>()\[\]\"',;:=/|]*@([^\s@<>\"',;:=/|]+)")
+# Spaces and the signs between parts of a storage key or a list of values end an address. A key has
+# at most 480 characters, and without a limit a long word would take quadratic time.
+_ADDRESS = re.compile(
+    r"([^\s@<>()\[\]\"',;:=/|•])[^\s@<>()\[\]\"',;:=/|]{0,500}@([^\s@<>\"',;:=/|]+)"
+)
 
 
 class ActorKind(StrEnum):
