@@ -65,6 +65,25 @@ async def newest_entry(owner: Worker) -> tuple[AuditKind, str, AuditAction, str,
     return entry.kind, entry.name, entry.action, entry.before, entry.after
 
 
+# --- Odd addresses ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [f"{STORAGE}/blobs?skip={'9' * 5000}", f"{STORAGE}/blobs?skip=²", "/admin/media?after=a/b"],
+)
+async def test_a_page_with_an_odd_beginning_is_the_first_one(owner: Worker, path: str) -> None:
+    assert (await owner.browser.get(path)).status_code == 200
+
+
+async def test_an_export_with_an_invalid_key_leads_to_the_page_that_says_so(owner: Worker) -> None:
+    answer = await owner.browser.get(f"{SERVICE}/export?partition=a/b")
+    assert answer.status_code == 303
+    shown = await owner.browser.get(answer.headers["location"])
+    assert shown.status_code == 422
+    assert "This is not a valid key" in shown.text
+
+
 # --- Secrets ------------------------------------------------------------------------------------
 
 

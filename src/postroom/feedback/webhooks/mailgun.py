@@ -3,10 +3,11 @@
     https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks
     https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/webhook-payloads
 
-The signature does **not** cover the event. Anybody who sees one post could send another event with
-the same signature, so a token counts once: it is the event's id, and a second event with this id
-must be ignored. One post has one event. Our delivery token is the user variable
-`postroom_delivery`, or the local part of the Message-ID.
+The signature does **not** cover the event. Its token is the event's id, so a post that is repeated
+counts once. Somebody who captures a post in spite of TLS could send another event with the same
+signature while the window is open, but only about an email whose delivery token they know. One
+post has one event. Our delivery token is the user variable `postroom_delivery`, or the local part
+of the Message-ID.
 """
 
 from __future__ import annotations

@@ -11,7 +11,13 @@ from starlette.responses import Response
 
 from postroom.actions import manage_media
 from postroom.domain.errors import BadInput, WrongState
-from postroom.domain.picture import UPLOAD_BYTES_MAX, UPLOADS_MAX, Picture, clean_name
+from postroom.domain.picture import (
+    UPLOAD_BYTES_MAX,
+    UPLOADS_MAX,
+    Picture,
+    clean_name,
+    is_picture_id,
+)
 from postroom.domain.texts import _
 from postroom.records import media
 from postroom.storage.port import Conflict, StorageError
@@ -35,7 +41,7 @@ async def _show_library(
     request: AdminRequest, form: Form, status: int = HTTPStatus.OK, added: int = 0
 ) -> Response:
     words = request.query("q")
-    after = request.query("after") or None
+    after = request.query("after") if is_picture_id(request.query("after")) else None
     pictures, following = await media.page(
         request.tables, request.context.clock, words, limit=PAGE_PICTURES, after=after
     )

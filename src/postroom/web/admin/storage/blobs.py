@@ -33,6 +33,7 @@ SHOWN_BYTES_MAX = 64 * 1024
 PIECE_BYTES = 1024 * 1024
 NAME_CHARS_MAX = 1024
 _BLOB, _AFTER = "blob", "page of blobs"
+_SKIP = re.compile(r"[0-9]{1,6}")  # names of a page that were shown before
 _NOT_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -143,7 +144,7 @@ async def _index(request: AdminRequest, form: Form, status: int = 200) -> Respon
     secret = request.context.site.secret
     prefix = request.query("prefix")[:NAME_CHARS_MAX]
     after = unseal(secret, _AFTER, request.query("after"))
-    start = int(request.query("skip")) if request.query("skip").isdecimal() else 0
+    start = int(request.query("skip")) if _SKIP.fullmatch(request.query("skip")) else 0
     names, following = await request.storage.blobs.list(prefix, after=after)
     shown = names[start : start + NAMES_A_PAGE]
     values = {"prefix": prefix, "after": request.query("after"), "skip": ""}

@@ -121,12 +121,19 @@ async def export(request: Owner, table: str) -> Response:
         return go(_path(table, form.values))
     async with request.act().audited(AuditKind.ROW, table, AuditAction.EXPORT):
         rows = all_rows(request.tables, table, chosen.keys, where=chosen.where)
+        try:
+            first = await anext(rows, None)
+        except ValueError:  # the page says which key is not valid
+            return go(_path(table, form.values))
     headers = {"Content-Disposition": f'attachment; filename="{table}.jsonl"'}
-    return StreamingResponse(_lines(table, rows), media_type="application/jsonl", headers=headers)
+    lines = _lines(table, first, rows)
+    return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
 
 
-async def _lines(table: str, rows: AsyncIterator[Row]) -> AsyncIterator[bytes]:
-    async for row in rows:
+async def _lines(table: str, first: Row | None, others: AsyncIterator[Row]) -> AsyncIterator[bytes]:
+    if first is not None:
+        yield msgspec.json.encode(row_data(table, first)) + b"\n"
+    async for row in others:
         yield msgspec.json.encode(row_data(table, row)) + b"\n"
 
 
