@@ -61,6 +61,7 @@ BASIC_CODES: dict[int, tuple[BounceReason, BounceClass]] = {
     556: (BounceReason.NO_MAIL_ACCEPTED, DEAD),  # RFC 7504
     571: (BounceReason.BLOCKED, OURS),
 }
+LOGIN_REFUSALS = (534, 535, 538)  # RFC 4954: a user of this kind is us
 
 _BASIC = re.compile(r"(?<![\w.\-/@#])([45][0-57]\d)(?=[ :,\-)\]]|$)")
 _BEFORE_RECIPIENT = re.compile(
@@ -133,6 +134,8 @@ def judge(
         doubt = contradiction(text)
         reason, bounce_class = (doubt.reason, doubt.bounce_class) if doubt else (reason, DEAD)
     session = f"{text} {' '.join(context.lower().split())}"
+    if bounce_class is DEAD and basic in LOGIN_REFUSALS:
+        reason, bounce_class = BounceReason.AUTHENTICATION, OURS
     is_temporary = specific.startswith("4") or (basic is not None and 400 <= basic < 500)
     reason, bounce_class = _by_command(reason, bounce_class, session, specific, is_temporary)
     return Judgement(reason, bounce_class, specific, certain)
@@ -175,6 +178,8 @@ def _by_command(
     would be called dead may turn out not to be.
     """
     is_open = reason in (BounceReason.UNKNOWN, BounceReason.EXPIRED)
+    if reason is BounceReason.FILTERED and _AFTER_CONTENT.search(session):
+        return reason, OURS  # the content was filtered
     if bounce_class is not DEAD and not is_open:
         return reason, bounce_class
     if _BEFORE_RECIPIENT.search(session) and (bounce_class is DEAD or not is_temporary):

@@ -19,6 +19,7 @@ FOREIGN_GROUPS: tuple[PhraseGroup, ...] = (
         """
         ip … gesperrt | ip … blockiert | ip … abgelehnt | ip-adresse | adresse ip
         server … gesperrt | liste noire | sperrliste | lista negra | lista nera | schwarze liste
+        liste de blocage | lista de bloque | lista di blocco | blokkeerlijst
         чёрном списке | чёрный список | чёрного списка | заблокирован … ip | ip … заблокирован
         ブラックリスト | 接続 … 拒否 | 黑名单 | 블랙리스트 | blocco ip | direccion ip | indirizzo ip
         发信ip | ip地址
@@ -39,10 +40,10 @@ FOREIGN_GROUPS: tuple[PhraseGroup, ...] = (
         """
         absender … abgelehnt | absender … gesperrt | absender … unbekannt | absender … ungultig
         absender … nicht | expediteur … refuse | expediteur … rejete | expediteur … non
-        remitente … rechazad | remitente … no | mittente … rifiutat | mittente … non
-        remetente … rejeit | remetente … nao | отправител … отклон | отправител … запрещ
-        berechtigung | l'autorisation | permiso para | permiso de | permissao | autorizzazione
-        разрешени | toestemming | behorighet | 権限 | 权限 | 권한 | uprawnie
+        remitente … rechazad | remitente … bloquead | remitente … no | mittente … rifiutat
+        mittente … non | remetente … rejeit | remetente … nao | отправител … отклон
+        отправител … запрещ | berechtigung | l'autorisation | permiso para | permiso de | permissao
+        autorizzazione | разрешени | toestemming | behorighet | 権限 | 权限 | 권한 | uprawnie
         afzender … geweigerd | avsandare … nekad | 送信者 … 拒否 | 发件人 … 拒绝
         """,
     ),
@@ -75,7 +76,8 @@ FOREIGN_GROUPS: tuple[PhraseGroup, ...] = (
         quota … depass | cuota … excedid | quota … superat | cota … excedid | превышен … квот
         превышен … лимит | メールボックス … いっぱい | メールボックス … 一杯 | 容量 … 超え
         容量 … 制限 | 容量 … 超過 | 邮箱已满 | 邮箱 … 满 | 空间不足 | 容量不足 | 超过 … 容量
-        空間不足 | 信箱已滿 | 메일함 … 초과 | 용량 … 초과 | 용량이 부족
+        переповнен | casuta … plina | γραμματοκιβωτιο … πληρες | kotak … penuh | תיבת … מלאה
+        ممتلئ | กล่องจดหมาย … เต็ม | 空間不足 | 信箱已滿 | 메일함 … 초과 | 용량 … 초과 | 용량이 부족
         """,
     ),
     phrase_group(
@@ -107,8 +109,16 @@ FOREIGN_GROUPS: tuple[PhraseGroup, ...] = (
         wurde unter … nicht gefunden | verzeichnis nicht aufgefuhrt | kein postfach
         benutzer … nicht im | n'a pas ete trouve | нет такого | несуществующ | несуществует
         tuntematon | ei loydy | boyle bir kullanici yok
-        見つかりません | 見つかりませんでした | 存在しない | 該当 … ありません | ユーザー不明
-        宛先 … 不明 | アドレス … 間違 | アドレスが不明 | 登録されていません
+        пользователя нет | такого адреса нет | користувач … не існує | адрес … не існує
+        скриньк … не існує | utilizator … nu exista | adresa … nu exista | destinatar … nu exista
+        korisnik … ne postoji | adresa … ne postoji | χρηστης … δεν υπαρχει
+        διευθυνση … δεν υπαρχει | παραληπτης … δεν βρεθηκε | nguoi dung … khong ton tai
+        địa chỉ … khong ton tai | pengguna … tidak ditemukan | alamat … tidak ditemukan
+        המשתמש … לא קיים | הכתובת … לא נמצאה | المستخدم … غير موجود | العنوان … غير موجود
+        ไม่พบผู้ใช้ | ไม่พบผู้รับ
+        見つかりません | 見つかりませんでした | 存在しない | 該当 … ありません | 該当 … いません
+        該当 … おりません | ユーザー不明 | 宛先 … 不明 | アドレス … 間違 | アドレスが不明
+        登録されていません
         不存在 | 收件人 … 错误 | 用户未找到 | 无此用户 | 没有此用户 | 没有该用户 | 查无此人
         未开通 | 地址错误 | 존재하지 않 | 없는 사용자 | 없는 계정 | 찾을 수 없 | 잘못된 주소
         """,

@@ -47,15 +47,16 @@ _STRONG: tuple[PhraseGroup, ...] = (
         unresolvable relay host | mismatches client ip | does not point to the sending ip
         fix reverse | forward-confirmed | dns lookup failure: … try again later
         verification failure | must issue a starttls | tls required | requires tls
-        not support tls | not support starttls | starttls is required | starttls-not-supported
-        use tls/ssl | mta-sts validation | tls negotiation | tls connection … fail
-        cannot start tls | tls handshake | handshake fail
-        tls is required | encryption … required | requires encryption | encryption needed
+        not support tls | not offer tls | not support starttls | starttls is required
+        starttls-not-supported | use tls/ssl | mta-sts validation | tls negotiation
+        tls connection … fail | cannot start tls | tls handshake | handshake fail
+        tls is required | tls session is required | encryption … required
+        requires encryption | encryption needed
         certificate … verif | certificate … trusted | certificate validation | certificate mismatch
         dane … fail | no usable tlsa | client was not authenticated | client not authenticated
         not authorised for sender domain | not a permitted sender | permitted sender
-        _arc … fail | alignment | not pass email authentication | dns look-up
-        certificate-expired | (p=dmarcrejection) | (p=unauthenticatedemail)
+        _arc … fail | require authentication | alignment | not pass email authentication
+        dns look-up | certificate-expired | (p=dmarcrejection) | (p=unauthenticatedemail)
         """,
     ),
     phrase_group(
@@ -115,7 +116,7 @@ _STRONG: tuple[PhraseGroup, ...] = (
         rejected by recipient's organization
         weren't sent. please contact your internet service provider | 550 access denied
         554 access denied | [ts0 | [tss0 | (con:b | (rtr: | (hvu: | (dny:
-        our block list | on our list | s3150 | s3140 | bad bounce | country … block
+        our block list | is on our list | helo for ip | s3150 | s3140 | bad bounce | country … block
         geo … block | unauthorized interface | unacceptable reputation | sender intelligence
         will not accept delivery | cxbl | cxdns | cxsndr | cxthrt | _sc-00 | _ou-00 | _rp-00
         _dy-00 | connection denied | suspected bounce | permanently deferred | (rly:b | (dyn:t
@@ -163,8 +164,8 @@ _STRONG: tuple[PhraseGroup, ...] = (
         not authorized to perform ses | account not subscribed to ses | not a member of
         not member | non-member | members only | members-only | moderated | not allowed to post
         permission to post | permissions to post | may not have permission | closed mailing list
-        not subscribed to this group | mx records for | recursive cname | to/from an address
-        accepts messages from | only authenticated
+        list is closed | not subscribed to this group | mx records for | recursive cname
+        to/from an address | accepts messages from | only authenticated
         not a subscriber | non-subscriber | not subscribed to | only subscribers | only members
         only registered users | only list members | moderator … reject | rejected by … moderator
         restricted to members | sender restriction | not in allowed | notinallowed
@@ -342,14 +343,14 @@ _STRONG: tuple[PhraseGroup, ...] = (
         domain … does not exist | domain doesn't exist | domain doesnt exist
         nonexistent domain | non-existent domain | domain no longer | domain couldn't be found
         domain is not reachable | domain must exist | domain may not exist | no such domain
-        no such host | unknown domain | bad domain | name or service not known
-        mentioned in email address is unknown | unrouteable address | unroutable address
-        nxdomain | couldn't find any host | couldn't find a mail exchanger | no mx found
-        no mx or a | no mx record for | mx records point to non-existent | not hosted here
-        domain … not hosted | unknown destination domain | no such destination | dns … nxdomain
-        lookup … no such host | domain is invalid | domain is unknown | domain unknown
-        illegal host/domain
-        no relevant answers
+        no such host | no mail servers … exist | unknown domain | bad domain
+        name or service not known | mentioned in email address is unknown | unrouteable address
+        unroutable address | nxdomain | couldn't find any host | couldn't find a mail exchanger
+        no mx found | neither mx | no mx or a | no mx record for
+        mx records point to non-existent | not hosted here | domain … not hosted
+        unknown destination domain | no such destination | dns … nxdomain | lookup … no such host
+        domain is invalid | domain is unknown
+        domain unknown | illegal host/domain | no relevant answers
         """,
     ),
     phrase_group(
@@ -376,16 +377,18 @@ _STRONG: tuple[PhraseGroup, ...] = (
         address does not exist | address doesn't exist | address no longer
         address is no longer | address is wrong | email name is not found | addressee unknown
         account … not exist | account … doesn't exist | account not found | account … not found
-        account unavailable | account unknown | mailbox not found | mailbox … not found
-        mailbox unknown | mailbox does not exist | mailbox … not exist | mailbox doesn't exist
-        mailbox not exist | mailbox not present | mailbox invalid | mailbox unavailable
-        mailbox is unavailable | mailbox unavaiable | no such user | no such mailbox
+        account unavailable | account unknown | account is unknown | user is unknown
+        mailbox not found | mailbox … not found | mailbox unknown | mailbox does not exist
+        mailbox … not exist | mailbox doesn't exist | mailbox not exist | mailbox not present
+        mailbox invalid | mailbox unavailable | mailbox is unavailable | mailbox unavaiable
+        no such user | no such mailbox
         no such recipient | no such address | no such account | no such local | no such person
         no such alias | no mailbox | no mail box | no account | no user | no one at this address
         no valid recipients for | no valid recipients, bye | destination recipient
         no recipients for | no longer valid | no longer exist | no longer active
         no longer a user | doesnt exist | unknown subscriber | subscriber unknown
-        address … not be found | recipient … not be found | mailbox … not be found
+        address … not be found | address … n't be found | recipient … n't be found
+        user … n't be found | n't found at | recipient … not be found | mailbox … not be found
         user … not be found | user … no longer | mailbox … no longer | account … no longer
         wrong recipient | not our customer | no recipient | rcp-p1 | nicht im … verzeichnis
         inactive email address | not a valid mailbox | not a valid recipient | not a valid user
@@ -416,8 +419,8 @@ _STRONG: tuple[PhraseGroup, ...] = (
         BounceReason.EXPIRED,
         TEMPORARY,
         """
-        timed out | timeout | time out | expired | in the queue too long | in queue too long
-        queued too long
+        timed out | timeout | time out | expired | in the queue too long | held too long | too old
+        in queue too long | queued too long
         retry time not reached | retry timeout | failing for a long time | long failure period
         multiple retries | could not be delivered for | could not deliver for
         not be delivered for more than | within the allowed queue period | allowed queue

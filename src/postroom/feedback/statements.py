@@ -62,7 +62,7 @@ _SENDER = (
     r"|your (?:ip|server|host|domain|network|isp|provider|mail ?server|mta|system|address"
     r"|e-?mail address|organi[sz]ation|country|software))"
 )
-_PEER = r"(?:connections?|network|remote host|host|server|country|source|origin|domain|relay)"
+_PEER = r"(?:connections?|network|remote host|hosts?|server|country|source|origin|domain|relay)"
 _RECIPIENT = (
     r"(?<!your )(?<!sender )(?<!from )(?<!ip )(?<!ip-)"
     r"(?:e-?mail |local |mail )?"
@@ -75,6 +75,12 @@ _OUR_SIDE = (
     r"(?:helo|ehlo|(?:return|reverse)[ -](?:path|address)|from (?:address|header|field|domain)"
     r"|sending (?:account|address|domain|host|server|system))"
 )
+# What may be missing or unknown without saying anything about a recipient.
+_PART_OF_A_MESSAGE = (
+    r"(?:commands?|options?|encoding|charset|certificate|rule|selector|attachment|mechanism"
+    r"|recipient count)"
+)
+_PART_OF_A_SERVER = r"(?:file|directory|process|device|table|key|queue|volume|database)"
 _CONTENT = (
     r"(?:content|attachments?|subject|body|headers?|urls?|links?|files?|macros?|words?|language"
     r"|character ?set|characters?|encoding|scripts?|message|mail|e-?mail)"
@@ -93,19 +99,21 @@ _DENIED = (
     r"|blackl|\bblack |\babus|hijack|compromis|\bonly (?:accept|auth|regist|known|local|internal))"
 )
 _FAULTY = (
-    rf"(?:{_NOT} (?:\w+ ){{0,2}}(?:valid|verif|recogni|resolv|match|exist|found|regist|permitted"
-    r"|want|designat|equal|qualif)|invalid|fake|forg|spoof|suspicious|suspect|\bbad\b|missing"
-    r"|fail|illegal|unknown|unvalid|unverif|unwanted|must|requires?\b|mismatch|\bpoor|\blow\b"
-    r"|hang ?up|score|listed|limit|exceed|too (?:many|much|often|fast)|error)"
+    rf"(?:{_NOT} (?:\w+ ){{0,2}}(?:valid|verif|known|recogni|resolv|match|exist|found|regist"
+    r"|permitted|want|designat|equal|qualif)|invalid|fake|forg|spoof|suspicious|suspect"
+    r"|\bbad\b|missing|fail|illegal|unknown|unvalid|unverif|unwanted|must|requires?\b|mismatch"
+    r"|\bpoor|\blow\b|hang ?up|score|listed|limit|exceed|too (?:many|much|often|fast)|error"
+    r"|\bno (?:valid )?(?:mx|ptr|spf)\b)"
 )
 _ABSENT = (
     rf"(?:{_NOT} (?:\w+ ){{0,2}}?(?:found|known|exist|recogni[sz]ed|registered|listed|here|in use"
     r"|in service|valid|defined|present|identified|located|local|hosted|with us|at this|on this"
-    r"|in (?:our|the|this)|resolve|a member|ours|be verified)|\b(?:unknown|inexist|non-?exist"
-    r"|no longer|no more here|deleted|closed|cancel+ed|terminated|discontinued|removed"
-    r"|(?:has|have|had) left"
-    r"|left (?:the|our)|departed|gone\b|retired|wrong|incorrect|misspel|mistyped|undefined"
-    r"|obsolete|invalid|illegal|bogus|unrecogni[sz]ed|unresolvable))"
+    r"|in (?:our|the|this)|in (?:\w+ )?(?:list|directory|database|table)|on (?:our|the|this) list"
+    r"|resolve|a member|ours|belong|be verified)|\b(?:unknown|inexist|non-?exist"
+    r"|no longer|no more here|deleted|purged|erased|closed|cancel+ed|terminated|discontinued"
+    r"|removed|(?:has|have|had) left|left (?:the|our)|departed|gone\b|retired"
+    r"|wrong|incorrect|misspel|mistyped|undefined|obsolete|invalid|illegal|bogus"
+    r"|unrecogni[sz]ed|unresolvable))"
 )
 _NO_SUCH = (
     r"(?:\b(?:no such|unknown|invalid|non-?existent|nonexisting|undefined|unregistered|wrong"
@@ -177,6 +185,11 @@ FOREIGN_STATEMENTS: tuple[Statement, ...] = (
         BounceReason.NO_SUCH_USER,
         DEAD,
         _near(_RECIPIENT_ABROAD, _ABSENT_ABROAD),
+        r"\b(?:compte|konto|postfach|benutzer|cuenta|conta|casella|skrzynk\w*|ящик\w*)\b[^;.]{0,20}"
+        r"(?:supprim|geloscht|eliminad|cancellat|usuniet|удален)",
+        r"\b(?:kein|aucun|ningun|nessun|nenhum|geen|ingen|zaden) (?:\w+ )?(?:empfanger"
+        r"|benutzer|postfach|konto|utilisateur|destinataire|compte|usuario|destinatario|buzon"
+        r"|utente|gebruiker|ontvanger|anvandare|mottagare|bruger|modtager|uzivatel)\b",
     ),
 )
 STATEMENTS: tuple[Statement, ...] = (
@@ -190,7 +203,27 @@ STATEMENTS: tuple[Statement, ...] = (
         r"\b(?:mail|message|e-?mail)s? from (?:you|this|that|your|\S*\d{1,3}(?:\.\d{1,3}){3})",
         r"\bdo(?:es)?(?: not|n't) (?:want|like|wish) (?:to \w+ )?(?:e?-?mails?|messages?)? ?from",
     ),
-    _statement(BounceReason.BAD_SENDER, OURS, _near(_SENDER, _FAULTY)),
+    _statement(
+        BounceReason.AUTHENTICATION,
+        OURS,
+        r"\b(?:starttls|tls|ssl)\b|\bauthenticat",
+        r"\barc\b[^;.]{0,20}?\b(?:invalid|fail|broken)",
+    ),
+    _statement(
+        BounceReason.BAD_SENDER,
+        OURS,
+        _near(_SENDER, _FAULTY),
+        r"\bfrom (?:the )?(?:outside|external|internet)\b",
+        r"\b(?:external|outside) (?:senders?|e?-?mails?|users?|sources?|addresses)\b",
+        r"\binternal (?:senders?|e?-?mails?|use|users)\b",
+    ),
+    _statement(
+        BounceReason.SPAM,
+        OURS,
+        r"\b(?:virus|malware|worm|trojan|phish)",
+        r"\bscored?\b|\b(?:mass|bulk)[ -]mail|\badvertis|\bcommercial",
+        r"\b(?:urls?|links?)\b[^;.]{0,30}?\blisted\b",
+    ),
     _statement(
         BounceReason.BUSY,
         OURS,
@@ -206,6 +239,7 @@ STATEMENTS: tuple[Statement, ...] = (
         OURS,
         r"\b(?:message|mail|e-?mail|attachment|size|body)\b[^;.]{0,30}?\b(?:too (?:large|big)"
         r"|larger than|bigger than|exceed|over (?:the|our) (?:\w+ )?limit)",
+        r"\b(?:message|mail|e-?mail|attachment)(?: size)? (?:is |was )?(?:over|above) \d",
     ),
     _statement(
         BounceReason.MAILBOX_FULL,
@@ -219,6 +253,7 @@ STATEMENTS: tuple[Statement, ...] = (
         BounceReason.NO_SUCH_HOST,
         DEAD,
         rf"\b(?:domain|destination host)\b[^;.]{{0,30}}?{_ABSENT}",
+        r"\b(?:invalid|non-?existent) (?:host|domain)\b(?! ?name)",
         rf"(?:\bno|{_NOT} find (?:an?|any)) (?:mx|mail (?:server|exchanger|host)|such domain)\b",
     ),
     _statement(
@@ -228,7 +263,8 @@ STATEMENTS: tuple[Statement, ...] = (
         r"\b(?:find|locate|look ?up)\b[^;.]{0,40}?\bin (?:the|our|this) (?:\w+ )?(?:directory"
         r"|database|system|list)\b",
         rf"{_NO_SUCH}[ \"'(<\[]{{1,3}}(?:\w+ )?{_RECIPIENT}",
-        r"\b(?:nobody|no ?one) (?:here|by|with|at|of)\b|\b(?:by|of|with) that name\b",
+        r"\b(?:nobody|no ?one) (?:here|by|with|at|of)\b|\b(?:by|of|with) that (?:name|address)\b",
+        r"\bnot known (?:at|to|on|in|by) (?:this|our|the) (?:site|system|server|host|domain)\b",
         r"\b(?:user|recipient|person|account|address|mailbox)\b[^;.]{0,20}(?:is not|isn't) here\b",
         rf"@@[^;.\w]{{0,5}}(?:is |was )?{_ABSENT}",
     ),
@@ -240,6 +276,9 @@ STATEMENTS: tuple[Statement, ...] = (
         r"|inappro|suspicious|quarantin|malformed|invalid|too long)",
         r"\b(?:filter(?:ed)?|polic(?:y|ies)|rules?|scanner|acl|dlp)\b",
         r"\b(?:message|header)s?\b[^;.]{0,20}?\b(?:lack|must|should|missing|without|contain)",
+        r"\bheaders?\b[^;.]{0,20}?\bfail|\bno (?:valid )?[\w-]{1,20} headers?\b",
+        r"\b(?:message|mail|body) has no\b|\bempty (?:message|mail|body)\b",
+        r"\b(?:bdat|chunking|8bitmime|binarymime|smtputf8|mime|charset|encoding|non-ascii)\b",
         r"\bby (?:the |our |its )?(?:\w+ )?(?:gateway|administrator)\b",
     ),
 )
@@ -252,20 +291,36 @@ CONTRADICTIONS: tuple[Statement, ...] = (
         OURS,
         _near(
             r"(?<!to )(?<!to the )(?:senders?|mail from)",
-            r"(?:verif|reject|\bden(?:y|ied)|call(?:back|out)|forged)",
+            r"(?:verif|reject|\bden(?:y|ied)|call(?:back|out)|forged|syntax)",
             chars_max=20,
         ),
         r"\byour (?:ip|server|host|domain|network|mail ?server|mta)\b|\bnot like sender\b",
         _near(_OUR_SIDE, r"(?:\bnot?\b|n't|unknown|invalid|wrong|illegal)", chars_max=25),
+        r"\b(?:(?:sender(?:'s)?|reply-to|bounce|ip)[ -](?:e-?mail )?(?:address|domain|account)"
+        r"|envelope[ -]from)\b[^.;:]{0,25}"
+        r"(?:\bnot?\b|n't|unknown|invalid|wrong|illegal)",
+        r"\b(?:message|mail)s? from (?:an? )?(?:unknown|invalid|non-?exist)",
+        r"\b(?:allowed|permitted) senders?\b|\b(?:for|to) relay(?:ing)?\b",
         r"\b(?:address|account) of the sender\b|\bfor sending\b|\bto send from\b",
         rf"\b{_ADDRESS_ABROAD}\b[^.;]{{0,12}}\b(?:{_SENDER_ABROAD}|ip\b)",
         r"\bip[ -](?:adresse|адрес)",
     ),
     _statement(
+        BounceReason.SYSTEM,
+        TEMPORARY,
+        rf"\bno (?:such (?:\w+ )?|\w+ ){_PART_OF_A_SERVER}\b|\bunable to exec",
+        rf"\b{_PART_OF_A_SERVER}(?: (?:of|for) \w+(?: \w+)?)?(?: (?:is|was|does))? ?"
+        rf"(?:{_NOT} (?:be )?(?:exist|found)|non-?exist)",
+        r"\b(?:ldap|database|sql|directory|backend|dns|name) ?(?:servers?|service|connection)?"
+        r" (?:is |are )?(?:unreachable|unavailable|down|not respond|not available|offline)",
+    ),
+    _statement(
         BounceReason.BAD_MESSAGE,
         OURS,
         r"\b(?:bad|illegal|invalid|malformed|missing)\b[^.;]{0,30}\bheaders?\b",
-        r"\bno such (?:command|option|encoding)\b",
+        rf"\b(?:no|unknown|invalid|missing)(?: such)? (?:\w+ )?{_PART_OF_A_MESSAGE}\b"
+        rf"|\b{_PART_OF_A_MESSAGE}(?: (?:is|was|does|are))? ?{_ABSENT}",
+        r"\bno recipients? (?:specified|given|named)\b|\brecipient count\b|\burl (?:domain|host)\b",
     ),
     _statement(
         BounceReason.AUTHENTICATION,
@@ -286,6 +341,6 @@ CONTRADICTIONS: tuple[Statement, ...] = (
         BounceReason.BUSY,
         TEMPORARY,
         r"gr[ea]y[ -]?list|rate[ -]?limit|throttl|temporar|\btoo many\b|try (?:again )?later"
-        r"|\bmaintenance\b",
+        r"|\bmaintenance\b|\bbusy\b|\b(?:will retry|retry (?:later|in))\b",
     ),
 )

@@ -30,7 +30,18 @@ _UNKNOWN_ERROR = re.compile(
     r"|\bokan[dt] fel\b|\bukendt fejl|\bukjent feil|\bnieznany blad|\bneznama chyba"
     r"|\bismeretlen hiba|\bнеизвестн\w+ ошибк\w*"
 )
-_STRAIGHT = str.maketrans("’‘“”", "''\"\"")
+# Typographic quotation marks and hyphens; what is invisible is taken out.
+_STRAIGHT = str.maketrans(
+    {
+        **dict.fromkeys("’‘‚", "'"),
+        **dict.fromkeys("“”„«»", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"),
+        **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff"),
+    }
+)
+
+# Letters that Unicode does not decompose.
+_WITHOUT_STROKES = str.maketrans("łŁøØđĐıħ", "lLoOdDih")
 
 
 class PhraseGroup(msgspec.Struct, frozen=True):
@@ -61,7 +72,7 @@ def _without_accents(text: str) -> str:
     """Servers write "boîte" in any of three ways, one of them without the accent."""
     if text.isascii():
         return text
-    decomposed = unicodedata.normalize("NFKD", text)
+    decomposed = unicodedata.normalize("NFKD", text.translate(_WITHOUT_STROKES))
     bare = "".join(char for char in decomposed if not unicodedata.combining(char))
     return unicodedata.normalize("NFC", bare)
 

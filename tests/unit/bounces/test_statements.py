@@ -44,6 +44,14 @@ REPLIES = {
         550 Nieznany uzytkownik
         550 Пользователь с таким адресом не зарегистрирован
         550 用户不存在
+        550 Recipient not in routing table
+        550 The mailbox of student7 was purged
+        550 student7 is not known at this site
+        550 This address does not belong to any customer
+        550 Aucun utilisateur de ce nom
+        550 Ce compte a été supprimé
+        550 Не існує: адреса користувача не існує
+        550 Korisnik ne postoji
         550 該当するユーザーは存在しません
         """,
     TEMPORARY: """
@@ -65,6 +73,10 @@ REPLIES = {
         550 5.1.1 mailbox full
         550 5.4.4 Temporary DNS failure for contoso.edu
         550 5.4.4 Malformed or unexpected reply
+        550 no such key in the user table
+        550 the storage volume of this mailbox does not exist
+        550 LDAP server unreachable, user not found
+        550 mailbox unavailable (busy)
         """,
     OURS: """
         550 IP is rejected
@@ -91,6 +103,17 @@ REPLIES = {
         550 Cannot verify sender address: no such user
         550 Headers must contain From, To and Date
         421 You are sending too fast
+        421 4.7.66 TLS 1.0 is not supported
+        550 A TLS connection is needed
+        550 ARC seal invalid
+        554 rejected due to virus
+        550 Mail size is over 20 MB
+        550 Message has no Date header
+        550 BDAT not supported
+        550 user only accepts internal mail
+        550 Your domain has no valid MX record
+        550 unknown charset
+        535 user not found
         550 Ihre IP-Adresse ist gesperrt
         550 Votre serveur est sur une liste noire
         554 Письмо отклонено: подозрение на спам
@@ -172,6 +195,19 @@ def test_no_text_makes_the_search_slow(words: str) -> None:
         "500 no such command",
         "550 invalid user name or password",
         "550 mailbox closed for maintenance",
+        "550 no user certificate presented",
+        "550 certificate does not exist",
+        "550 IP address not found in DNS",
+        "550 the sender address does not exist",
+        "553 5.1.3 sender syntax is invalid",
+        "550 Reply-To address does not exist",
+        "550 envelope from does not exist",
+        "550 Message from unknown domain",
+        "550 5.7.1 domain not found in allowed sender list",
+        "550 no account for relay configured",
+        "554 No recipients specified",
+        "550 queue does not exist",
+        "550 no such selector in DNS",
     ],
 )
 def test_an_unknown_error_or_sender_is_no_unknown_recipient(reply: str) -> None:
