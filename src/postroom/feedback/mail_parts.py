@@ -30,7 +30,7 @@ _PARAMETER = re.compile(r';\s*([\w-]{1,40})\s*=\s*(?:"([^"]{0,300})"|([^;\s"]{1,
 _CHARSET = re.compile(
     r"utf-?8|us-ascii|ascii|iso-?8859-\d{1,2}|latin-?1|windows-125\d|cp125\d|koi8-[ru]"
     r"|iso-2022-(?:jp|kr)|shift[_-]?jis|cp932|euc-(?:jp|kr)|gb2312|gbk|gb18030|big5|cp949"
-    r"|big5-hkscs|tis-620|cp866"
+    r"|big5-hkscs|tis-620|cp866|utf-?16(?:[lb]e)?"
 )
 # Names of charsets that mail programs use and Python does not know.
 _ALIASES = {
@@ -65,6 +65,13 @@ class MailPart(msgspec.Struct, frozen=True):
         """The beginning of the body, decoded; HTML without its tags."""
         decoded = decode_bytes(_transfer_decoded(self), self.charset).replace("\r\n", "\n")
         return _without_tags(decoded) if self.content_type == "text/html" else decoded
+
+    @property
+    def content(self) -> bytes:
+        """The body of a message in a message, which some gateways encode against RFC 2046."""
+        encoding = field(self.headers, "content-transfer-encoding").lower()
+        is_encoded = encoding in ("base64", "quoted-printable")
+        return (_transfer_decoded(self) if is_encoded else self.body).lstrip()
 
 
 class IncomingMail(msgspec.Struct, frozen=True):

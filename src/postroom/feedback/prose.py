@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from postroom.feedback.status_fields import first_address
 
@@ -115,8 +116,14 @@ DELAYS = re.compile(
     r"|delivery is delayed"
 )
 COMPLAINT_SUBJECTS = re.compile(
-    r"(?i)complaint about message|abuse report|spam (?:report|complaint)|feedback report"
-    r"|complaint report|reported as spam"
+    r"(?i)complaint about message|(?:abuse|spam|junk) (?:report|complaint)|feedback report"
+    r"|complaint report|reported as spam|^\[spamcop\b"
+)
+_FORWARDING = re.compile(r"(?i)\s*(?:fwd?|wg|tr|rv|vb|doorst|i):")
+# The header fields of the forwarded mail, in the words of the program that forwarded it.
+_FORWARDED_BOUNCE = re.compile(
+    r"(?im)^[ \t>*]{0,8}(?:from|von|de|da|van|från|fra|od|от|差出人|发件人)[ \t*]{0,3}[:：]"
+    r"[^\n]{0,200}?(?:mailer-daemon|mail delivery s|postmaster)"
 )
 ANSWERS = re.compile(r"(?i)\s*(?:re|aw|sv|antw|fw|fwd|wg|tr|rv|vs)(?:\[\d+\])?:")
 # Sendmail's and others' reports of success that have no fields for machines.
@@ -139,6 +146,11 @@ AUTOMATIC_SUBJECTS = re.compile(
     r"|respuesta automática|fuera de la oficina|risposta automatica|fuori sede|resposta automática"
     r"|automatisch antwoord|afwezig|autosvar|frånvarande|nieobecn|автоответ|自動応答|自动回复|不在)"
 )
+
+
+def forwards_a_bounce(subject: str, text: str) -> bool:
+    """Whether a person forwarded a bounce in the text of a mail."""
+    return bool(_FORWARDING.match(subject) and _FORWARDED_BOUNCE.search(text[:EVIDENCE_CHARS_MAX]))
 
 
 def split_original(text: str) -> tuple[str, str]:
@@ -197,7 +209,21 @@ def reply_in(paragraph: str) -> str:
 
 def gives_reason(paragraph: str) -> bool:
     """Whether a paragraph says why, and does not merely list what may have happened."""
-    return bool(_REASON.search(paragraph)) and not _HEDGE.search(paragraph)
+    return bool(_REASON.search(paragraph)) and not hedges(paragraph)
+
+
+def hedges(paragraph: str) -> bool:
+    """Whether a paragraph only lists what may have happened."""
+    return bool(_HEDGE.search(paragraph))
+
+
+def announced(pieces: list[str]) -> list[str]:
+    """The paragraphs that follow one like "The reason was:"."""
+    return [
+        piece
+        for before, piece in pairwise(pieces)
+        if before.endswith(":") and gives_reason(before) and not hedges(piece)
+    ]
 
 
 def without_echo(text: str) -> str:

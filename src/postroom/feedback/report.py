@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import email
 import logging
+import re
 from email import policy
 
 import msgspec
@@ -120,12 +121,14 @@ def _sort_parts(raw: bytes) -> _Contents:
             htmls.append(part.text)
         elif part.content_type.startswith(("text/", "multipart/")):
             texts.append(part.text)
+        elif part.content_type.startswith("application/"):  # a gateway made it an attachment
+            statuses = statuses or named_statuses(part.text[:20_000])
     written = "\n\n".join(texts if any(text.strip() for text in texts) else htmls)
     text, original_text = prose.split_original(written[:TEXT_CHARS_MAX])
     if not statuses and not feedback:  # broken MIME, or fields written for people
         feedback = feedback_fields(f"{text}\n{original_text}") if "eedback-" in written else {}
         statuses = named_statuses(text) or named_statuses(original_text[:20_000])
-    original = split_headers(originals[0].body.lstrip())[0] if originals else {}
+    original = split_headers(originals[0].content)[0] if originals else {}
     return _Contents(
         raw=raw,
         mail=mail,
@@ -135,7 +138,7 @@ def _sort_parts(raw: bytes) -> _Contents:
         text=text,
         original=original or _fields_in(original_text),
         original_text=original_text,
-        attached=originals[0].body.lstrip() if originals else b"",
+        attached=originals[0].content if originals else b"",
     )
 
 
@@ -248,13 +251,17 @@ def _is_bounce(contents: _Contents) -> bool:
         by_sender,
         "mailer-daemon" in sender.lower(),  # nobody else writes under this name
         field(headers, "return-path") == "<>",
+        prose.forwards_a_bounce(subject, contents.text),
     ]
     signs = [by_text]
     if not prose.ANSWERS.match(subject):
         of_a_machine.append(bool(contents.attached))
         signs.append(bool(prose.BOUNCE_SUBJECTS.search(subject)))
+    is_quoting = prose.quotes_a_server(contents.text)
+    if _is_automatic(contents) and not (by_sender or any(signs[1:]) or is_quoting):
+        return False
     # "We were unable to deliver your parcel" is not a bounce.
-    has_proof = any(of_a_machine) or prose.quotes_a_server(contents.text)
+    has_proof = any(of_a_machine) or is_quoting
     return has_proof and sum(of_a_machine) + sum(signs) >= 2
 
 
@@ -279,8 +286,11 @@ def _bounce(
     if is_delay and group.action not in ("failed", "failure"):
         kind = FeedbackKind.DEFERRED
     judgement, words = _judge_report(contents, group)
+    recipient = _recipient(contents, group)
     reason = judgement.reason
     bounce_class = judgement.bounce_class
+    if reason is BounceReason.NO_SUCH_HOST and _is_about_the_sender(contents, words, recipient):
+        reason, bounce_class = BounceReason.BAD_SENDER, BounceClass.OURS
     if kind is FeedbackKind.DEFERRED:
         if bounce_class is BounceClass.DEAD:  # the server itself has not given up
             bounce_class = BounceClass.TEMPORARY
@@ -290,8 +300,22 @@ def _bounce(
     return msgspec.structs.replace(
         report,
         classification=msgspec.structs.replace(report.classification, status=judgement.status),
-        recipient=_recipient(contents, group),
+        recipient=recipient,
     )
+
+
+def _is_about_the_sender(contents: _Contents, words: str, recipient: str) -> bool:
+    """Whether the words name the sender's domain and not the recipient's."""
+    text = words.lower()
+    other = recipient.rpartition("@")[2].lower()
+    if not other or other in text:
+        return False
+    own = [
+        *(field(contents.mail.headers, name) for name in ("to", "delivered-to")),
+        *(field(contents.original, name) for name in ("return-path", "from")),
+    ]
+    domains = {first_address(value).rpartition("@")[2].lower() for value in own} - {""}
+    return any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text) for name in domains)
 
 
 def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgement, str]:
@@ -305,13 +329,18 @@ def _judge_report(contents: _Contents, group: RecipientStatus) -> tuple[Judgemen
         return first, group.diagnostic or group.status
     replies = prose.replies(contents.text)
     inside = prose.bounced_inside(contents.original_text)
-    pieces = [prose.lines_about(text, group.recipient), *prose.paragraphs(text)]
-    pieces = list(filter(None, [*pieces, *prose.paragraphs(inside)]))
+    recipient = group.recipient or first_address(
+        field(contents.mail.headers, "x-failed-recipients")
+    )
+    about = prose.lines_about(text, recipient)
+    pieces = list(filter(None, [about, *prose.paragraphs(text), *prose.paragraphs(inside)]))
     attempts = [
         *((reply, True) for reply in replies),
         *((piece, False) for piece in pieces),
         *((reply, True) for reply in map(prose.reply_in, pieces) if reply),
         *((piece, True) for piece in pieces if prose.gives_reason(piece)),
+        *((piece, True) for piece in prose.announced(pieces)),
+        *((piece, True) for piece in pieces[:1] if about and not prose.hedges(piece)),
     ]
     guesses = [(first, group.diagnostic)]
     for piece, is_reply in attempts:

@@ -15,8 +15,9 @@ from tests.unit.bounces.mail_shapes import Shape
 from tests.unit.bounces.server_shapes import SERVER_SHAPES
 from tests.unit.bounces.status_shapes import STATUS_SHAPES
 from tests.unit.bounces.text_shapes import TEXT_SHAPES
+from tests.unit.bounces.unusual_shapes import UNUSUAL_SHAPES
 
-SHAPES = STATUS_SHAPES + TEXT_SHAPES + SERVER_SHAPES
+SHAPES = STATUS_SHAPES + TEXT_SHAPES + SERVER_SHAPES + UNUSUAL_SHAPES
 CPU_S_MAX = 20  # for ten megabytes of anything, on a slow machine; usually below one
 SUBJECT_CPU_S_MAX = 1  # usually a few milliseconds
 
