@@ -186,13 +186,19 @@ def test_no_phrase_is_counted_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["*|FNAME|*", "${name}", "{% if name %}", "[[name]]", "&lt;&lt;name&gt;&gt;", "%NAME%"]
+    "words", ["*|FNAME|*", "${name}", "{%FNAME%}", "[[name]]", "&lt;&lt;name&gt;&gt;", "%NAME%"]
 )
 def test_a_merge_field_of_another_program_is_found(words: str) -> None:
     [found] = signs(f"{LETTER}<p>Dear {words}</p>")
     assert found.sign is SpamSign.FOREIGN_FIELD
     [found] = signs(None, f"Dear *|FNAME|*, {LONG}")
     assert (found.where, found.found) == (SpamPlace.TEXT, ("*|FNAME|*",))
+
+
+def test_our_own_conditions_are_not() -> None:
+    condition = '{% if city == "Oslo" %}See you on Monday.{% else %}See you.{% endif %}'
+    assert signs(f"{LETTER}<p>{condition}</p>") == []
+    assert signs(None, f"{condition} {LONG}") == []
 
 
 def test_our_own_fields_and_escaped_addresses_are_not() -> None:
