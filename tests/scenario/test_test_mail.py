@@ -54,6 +54,21 @@ async def test_a_test_goes_to_whoever_asked_and_to_nobody_else(town: Town) -> No
     assert await town.items(SINGLE_MAIL_QUEUE) == 0
 
 
+async def test_somebody_on_the_list_gets_it_with_their_own_attributes(town: Town) -> None:
+    await town.found_list()
+    await town.join("ada", attributes={"first_name": "Ada"})
+    ref = await town.compose()
+    await town.open_sender()
+    for number, name in enumerate(("ada", "bob")):
+        user = await writer(town, name)
+        act = acting(town.storage, town.clock.now())
+        await send_test_mail.ask_for_test(act, ref, user.key, str(number))
+        await town.sender_alone()
+    first, second = (mail.content for mail in town.sink.mails)
+    assert b"Dear Ada" in first
+    assert b"Dear student" in second
+
+
 async def test_the_link_in_a_test_changes_nothing(town: Town) -> None:
     await town.found_list()
     await town.join("ada")

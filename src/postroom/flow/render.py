@@ -41,7 +41,7 @@ from postroom.mail.mime import (
 )
 from postroom.mail.rendition import SplicedMail
 from postroom.parsing import in_thread
-from postroom.records import attachments, bodies, lists
+from postroom.records import attachments, bodies, lists, subscribers
 from postroom.storage.port import Storage
 
 log = structlog.get_logger("render")
@@ -275,15 +275,19 @@ class Renderer:
     async def trial(self, message: Message, address: Address, nonce: str) -> RenderedMail:
         """The message as a test email, whose unsubscribe link changes nothing.
 
-        It does not come from the cache, because the bodies of a draft change.
+        Somebody on the list gets it with their own attributes. It does not come from the cache,
+        because the bodies of a draft change.
         """
         subject = message.subject
         if len(subject) + len(TRIAL_MARK) <= SUBJECT_CHARS_MAX:
             subject = TRIAL_MARK + subject
         compiled = await self._compile(msgspec.structs.replace(message, subject=subject))
-        nobody = Delivery(0, address.storage_key, address.typed, NOBODYS_GUID)
-        [mail] = compiled.mails_for(0, [nobody])
-        digest = hashlib.sha256(f"{message.ref}-{nonce}-{nobody.key}".encode()).hexdigest()
+        key = address.storage_key
+        member = await subscribers.find(self._storage.tables, message.list_name, key)
+        attributes = member.value.attributes if member else {}
+        delivery = Delivery(0, key, address.typed, NOBODYS_GUID, attributes)
+        [mail] = compiled.mails_for(0, [delivery])
+        digest = hashlib.sha256(f"{message.ref}-{nonce}-{key}".encode()).hexdigest()
         token = single_mail_token(self.site.secret.encode(), digest[:32])
         return msgspec.structs.replace(mail, token=token)
 
