@@ -119,6 +119,24 @@ async def test_keys_users_and_limits_are_recorded_without_their_secrets(owner: W
     assert token not in str(rows)
 
 
+async def test_using_an_invitation_is_recorded_as_what_it_does(owner: Worker) -> None:
+    tables = owner.office.storage.tables
+
+    async def use(address: str, password: str = PASSWORD) -> None:
+        token = await sign_in.invite(tables, address, Role.VIEWER, NOW)
+        typed = {"password": password}
+        await owner.office.browser.post(f"/admin/welcome/{token}", data=typed, headers=OWN_PAGE)
+
+    await use("eve@contoso.edu", "short")
+    await use("eve@contoso.edu")
+    await use("eve@contoso.edu")
+    assert [each for each in await recorded(owner) if each[0] is AuditKind.USER] == [
+        (AuditKind.USER, "eve@contoso.edu", AuditAction.CREATE, AuditOutcome.REFUSED),
+        (AuditKind.USER, "eve@contoso.edu", AuditAction.CREATE, DONE),
+        (AuditKind.USER, "eve@contoso.edu", AuditAction.PASSWORD, DONE),
+    ]
+
+
 async def test_signing_in_and_out_and_failing_to_is_recorded(owner: Worker) -> None:
     tables = owner.office.storage.tables
     await sign_in.add_user(tables, "eve@contoso.edu", Role.VIEWER, PASSWORD, NOW)

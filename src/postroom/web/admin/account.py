@@ -31,6 +31,7 @@ from postroom.domain.throttle import NO_WAIT, Rate
 from postroom.domain.token import sign
 from postroom.domain.user import User
 from postroom.records import audit, throttles, users
+from postroom.storage.port import Tables
 from postroom.web.admin.admin_request import AdminRequest, Viewer
 from postroom.web.context import WebContext, client_of, context_of, one_per_app
 from postroom.web.forms import Form, posted
@@ -166,16 +167,16 @@ async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
     if invitation is None:  # do not read the form of a stranger
         return show_bare(request, "void_link.html", 404)
     form = await posted(request)
+    address = invitation.address or form.value("address").strip()
+    name, action = await _audited_as(tables, address)
     try:
         async with _visitor(request).audited(
             AuditKind.USER,
-            invitation.address,
-            AuditAction.PASSWORD,
+            name,
+            action,
             after=values_text({"role": invitation.role}),
         ):
-            user = await sign_in.accept(
-                tables, token, form.value("address"), form.value("password"), now
-            )
+            user = await sign_in.accept(tables, token, address, form.value("password"), now)
     except BadInput as error:
         field = "address" if isinstance(error, BadAddress) else "password"
         form.mistakes[field] = str(error)
@@ -184,6 +185,16 @@ async def welcome(request: Request, token: str, _anybody: Anybody) -> Response:
     if user is None:
         return show_bare(request, "void_link.html", 404)
     return await _start_session(request, user, HOME)
+
+
+async def _audited_as(tables: Tables, address: str) -> tuple[str, AuditAction]:
+    """A new account or a new password; no name for what is no address, perhaps a password."""
+    try:
+        parsed = parse_address(address)
+    except BadAddress:
+        return "", AuditAction.CREATE
+    found = await users.find(tables, parsed.storage_key)
+    return parsed.typed, AuditAction.PASSWORD if found else AuditAction.CREATE
 
 
 @router.get("/account")
