@@ -232,8 +232,8 @@ SENDING: dict[str, Sentence] = {
         error=fields("error"),
     ),
     "item_after_restart": lambda fields: _(
-        "Batch {batch} was queued again after a restart. Its ledger shows who already got the "
-        "email.",
+        "Batch {batch} was queued again after an interruption. Its ledger shows who already got "
+        "the email.",
         batch=fields("batch"),
     ),
     "item_buried": lambda fields: _("A work item became a dead letter. {why}", why=fields.burial()),
