@@ -60,7 +60,7 @@ class OutboxLane:
             await self._storage.blobs.put(f"outbox/{name}.eml", content)
             await self._storage.tables.upsert(TABLE, PARTITION, name, row)
         except StorageError as error:
-            words = f"the outbox cannot be written: {error}"
+            words = f"the test mailbox cannot be written: {error}"
             fault = Fault(TroubleKind.OUTBOX, one_line(str(error)))
             return Deferred(words, Scope.PROVIDER, reached=False, fault=fault)
         return Sent("kept in the test mailbox")

@@ -48,7 +48,7 @@ class OutboxEntry(TransportEntry):
         feedback_by="no feedback: nothing leaves the machine",
     )
     leaves_the_machine = False
-    description = "the outbox: emails are stored, and nothing leaves this machine"
+    description = "the test mailbox: emails are kept here, and nothing leaves this machine"
 
     def __init__(self, settings: Settings) -> None:
         if settings.transport.get_secret_value() != self.form:
