@@ -143,7 +143,7 @@ def test_a_dry_run_adds_nobody(contoso1: Postroom) -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "told"),
-    [("utf-8", "UTF-8"), ("utf-16", "UTF-16"), ("cp1252", "UTF-8, but 1 line Windows-1252")],
+    [("utf-8", "UTF-8"), ("utf-16", "UTF-16"), ("cp1252", "UTF-8 with 1 line in Windows-1252")],
 )
 def test_a_file_may_have_the_encoding_of_its_spreadsheet(
     contoso1: Postroom, encoding: str, told: str

@@ -247,7 +247,7 @@ async def test_what_is_left_out_is_not_kept(editor: Worker) -> None:
     [
         (GOOD.encode(), "UTF-8"),
         (codecs.BOM_UTF8 + GOOD.encode(), "UTF-8"),
-        (GOOD.encode("cp1252"), "UTF-8, but 1 line Windows-1252"),
+        (GOOD.encode("cp1252"), "UTF-8 with 1 line in Windows-1252"),
         (GOOD.encode("utf-16"), "UTF-16"),
         (GOOD.replace(",", "\t").encode(), "UTF-8"),
         (GOOD.replace("\n", "\r").encode(), "UTF-8"),

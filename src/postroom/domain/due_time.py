@@ -92,7 +92,8 @@ def _in_zone(at: datetime, zone: str, text: str) -> datetime:
     if first.astimezone(UTC).astimezone(info).replace(tzinfo=None) != at:
         raise NonexistentTime(
             _(
-                "“{text}” does not exist in {zone}: the clocks go forward and skip it.",
+                "“{text}” does not exist in {zone}: the clocks go forward and skip it. Choose "
+                "another time.",
                 text=text,
                 zone=zone,
             )

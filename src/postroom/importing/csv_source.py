@@ -48,8 +48,8 @@ class Source:
             return "UTF-8"
         return str(
             ngettext(
-                "UTF-8, but {count:,} line Windows-1252",
-                "UTF-8, but {count:,} lines Windows-1252",
+                "UTF-8 with {count:,} line in Windows-1252",
+                "UTF-8 with {count:,} lines in Windows-1252",
                 self._fixed_lines,
             )
         )
