@@ -326,7 +326,7 @@ def _about_bodies(written: WrittenMessage, html_bytes: int) -> Iterator[Text]:
     if html is None:
         yield _("This message has no HTML. Everybody gets the text.")
     elif text is not None and not text.strip():
-        yield _("The text part is empty. Write it or leave it out.")
+        yield _("The plain-text version is empty. Write it or leave it out.")
     has_lines = written.typed[0] in (BodyKind.HTML, BodyKind.MJML)
     yield from _about_links(document, has_lines=has_lines)
     for reason, sources in unseen_pictures(document).items():
@@ -364,20 +364,20 @@ def _about_unseen(reason: UnseenReason, pictures: str) -> Text:
             return _("Some images have no address (src), so nobody can see them.")
         case UnseenReason.RELATIVE:
             return _(
-                "Images without a web address, which nobody can see: {pictures}. Put them on a "
-                "website and use their full address, starting with https://.",
+                "Images without a web address, which nobody can see: {pictures}. Upload them under "
+                "Media and use the address shown there, or use one that starts with https://.",
                 pictures=pictures,
             )
         case UnseenReason.OWN_COMPUTER:
             return _(
-                "Images on your own computer, which nobody else can see: {pictures}. Put them on "
-                "a website and use their address, starting with https://.",
+                "Images on your own computer, which nobody else can see: {pictures}. Upload them "
+                "under Media and use the address shown there.",
                 pictures=pictures,
             )
         case UnseenReason.ATTACHMENT:
             return _(
-                "Images that refer to an attachment (cid:), which nobody can see: {pictures}. Put "
-                "them on a website and use their address, starting with https://.",
+                "Images that refer to an attachment (cid:), which nobody can see: {pictures}. "
+                "Upload them under Media and use the address shown there.",
                 pictures=pictures,
             )
         case UnseenReason.PRIVATE_HOST:
@@ -389,7 +389,7 @@ def _about_unseen(reason: UnseenReason, pictures: str) -> Text:
         case UnseenReason.IN_THE_HTML:
             return _(
                 "Images embedded in the HTML (data:), which Gmail and Outlook do not show: "
-                "{pictures}. Put them on a website and use their address, starting with https://.",
+                "{pictures}. Upload them under Media and use the address shown there.",
                 pictures=pictures,
             )
         case UnseenReason.UNKNOWN_SCHEME:
@@ -427,8 +427,8 @@ def _about_fields(fields: frozenset[str], people: AudienceSample) -> Iterator[Te
         )
         return
     yield ngettext(
-        "The first subscriber of the list has no {names}. Is it misspelled?",
-        "None of the first {count} subscribers of the list has {names}. Is it misspelled?",
+        "The first subscriber of the list has no {names}. Check the spelling.",
+        "None of the first {count} subscribers of the list has {names}. Check the spelling.",
         people.size,
         names=names,
     )
