@@ -103,7 +103,7 @@ async def test_a_newsletter_is_made_without_script(
         await page.get_by_label(way).check()
         await expect(mail.get_by_role("link", name="All news")).to_be_visible()
     await page.get_by_label("Text", exact=True).check()
-    await expect(page.get_by_label("Text part")).to_contain_text(STORIES[0])
+    await expect(page.get_by_label("Plain-text version")).to_contain_text(STORIES[0])
     await page.get_by_label("Preview as subscriber").fill("ada@contoso.edu")
     await page.get_by_role("button", name="Show").click()
     await expect(mail.get_by_role("img", name="A lake")).to_be_visible()
@@ -202,7 +202,7 @@ async def test_a_newsletter_is_made_by_keyboard_alone(
     for way in ("Phone", "Dark", "Text"):
         await page.keyboard.press("ArrowRight")
         await expect(page.get_by_label(way, exact=True)).to_be_checked()
-    await expect(page.get_by_label("Text part")).to_contain_text(STORIES[0])
+    await expect(page.get_by_label("Plain-text version")).to_contain_text(STORIES[0])
     await write(page, page.get_by_label("Preview as subscriber"), "ada@contoso.edu")
     await page.keyboard.press("Enter")
     await page.wait_for_url("**as=ada**")

@@ -43,7 +43,7 @@ PLACES = {
     SpamPlace.SENDER: _("Sender"),
     SpamPlace.SUBJECT: _("Subject"),
     SpamPlace.HTML: _("HTML"),
-    SpamPlace.TEXT: _("Text part"),
+    SpamPlace.TEXT: _("Plain-text version"),
     SpamPlace.LIST: _("List"),
 }
 
