@@ -49,6 +49,25 @@ async def test_the_page_shows_defaults_and_no_persons_data(editor: Worker) -> No
     assert "frame-ancestors 'none'" in policy
 
 
+@pytest.mark.parametrize(
+    ("body", "start"),
+    [
+        ("<p>Words</p>", "<title>News of {{ name }} &amp; more</title><p>"),
+        ("<!doctype html><html lang='en'><head><title></title>", "<head><title>News of"),
+        ("<!doctype html>\n<html><body><p>x</p></body></html>", "<html><title>News of"),
+        ("<head><title>Mine</title></head><p>x</p>", "<head><title>Mine</title></head>"),
+    ],
+)
+async def test_the_title_is_the_subject_unless_there_is_one(
+    editor: Worker, body: str, start: str
+) -> None:
+    path = await written(editor, body=body, subject="News of {{ name | default('all') }} & more")
+    link = editor.office.site.view_path(path.rpartition("/")[2])
+    answer = await editor.office.browser.get(link)
+    assert start.replace("{{ name }}", "all") in answer.text
+    assert answer.text.count("<title") == 1
+
+
 async def test_a_link_that_is_not_ours_shows_nothing(editor: Worker) -> None:
     path = await written(editor)
     ref = path.rpartition("/")[2]

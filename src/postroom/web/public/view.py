@@ -2,14 +2,17 @@
 
 The link is in the emails: /v/<ref>/<token>, where only we can make the token. The page has nobody's
 data: merge fields show their defaults, conditions take the branch without values, and the
-unsubscribe link leads nowhere, because a page that people share must not unsubscribe anybody.
+unsubscribe link leads nowhere, because a page that people share must not unsubscribe anybody. The
+subject is the title of the page, unless its author gave it one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections import OrderedDict
+from html import escape
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -31,6 +34,9 @@ from postroom.web.security import VIEW_POLICY
 router = APIRouter(include_in_schema=False)
 PAGES_KEPT_MAX = 16
 CHARS_KEPT_MAX = 256 * 1024  # of one page; far more than Gmail shows
+_OWN_TITLE = re.compile(r"<title[^<>]*>\s*[^<\s]", re.IGNORECASE)
+_NO_TITLE = re.compile(r"<title[^<>]*>\s*</title>", re.IGNORECASE)  # as MJML writes it
+_BEFORE_TITLE = re.compile(r"\s*(?:<!doctype[^>]*>)?(?:[^<]*<html[^>]*>)?(?:\s*<head[^>]*>)?", re.I)
 
 
 class ViewPage(msgspec.Struct, frozen=True):
@@ -55,7 +61,8 @@ class ViewPages:
         """The page of this edition; NotFound or BadInput if it cannot be made."""
         title = mailing_list.description if mailing_list else ""
         postal = mailing_list.postal_address if mailing_list else ""
-        key = (message.ref, message.edition, message.preview_text, message.list_name, title, postal)
+        written = (message.edition, message.subject, message.preview_text)
+        key = (message.ref, *written, message.list_name, title, postal)
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -79,8 +86,20 @@ def _made(
     site: Site,
 ) -> ViewPage:
     parts = message_parts(message, mailing_list, html, text, site)
-    is_html = parts.html is not None
-    return ViewPage(filled_with_defaults(parts.html or parts.text or "", is_html=is_html), is_html)
+    if parts.html is None:
+        return ViewPage(filled_with_defaults(parts.text or "", is_html=False), is_html=False)
+    subject = filled_with_defaults(message.subject, is_html=False).strip()
+    page = filled_with_defaults(parts.html, is_html=True)
+    return ViewPage(_with_title(page, subject), is_html=True)
+
+
+def _with_title(page: str, subject: str) -> str:
+    if _OWN_TITLE.search(page):
+        return page
+    page = _NO_TITLE.sub("", page, count=1)
+    start = _BEFORE_TITLE.match(page)
+    at = start.end() if start else 0
+    return f"{page[:at]}<title>{escape(subject)}</title>{page[at:]}"
 
 
 @router.api_route("/v/{ref}/{token}", methods=["GET", "HEAD"])
