@@ -113,6 +113,10 @@ class ImportReport(msgspec.Struct, kw_only=True, omit_defaults=True):
     keeps_styles: bool = False  # they could not be put into the tags
 
     def sentences(self) -> Iterator[Text]:
+        yield from self.changes()
+        yield from self.problems()
+
+    def changes(self) -> Iterator[Text]:
         if self.pictures:
             yield ngettext(
                 "{count} picture was added to the media library.",
@@ -120,6 +124,9 @@ class ImportReport(msgspec.Struct, kw_only=True, omit_defaults=True):
                 self.pictures,
             )
         yield from (_SENTENCES[each] for each in _SENTENCES if each in self.removed)
+
+    def problems(self) -> Iterator[Text]:
+        """What the page has lost, and people will miss."""
         if self.missing:
             yield ngettext(
                 "{count} picture is missing and will not be shown: {names}",
