@@ -78,6 +78,9 @@ async def create(request: Owner) -> Response:
         return request.show("keys/created_before.html", name=name, id=result.what)
     key = result.secret
     url = request.context.site.url
+    if not list_names:  # the example names a list that exists
+        some, _more = await lists.page(tables, limit=1)
+        list_names = tuple(each.name for each in some)
     return request.show("keys/created.html", key=key, name=name, lists=list_names, url=url)
 
 
