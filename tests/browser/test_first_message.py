@@ -114,7 +114,7 @@ async def watch(page: Page) -> None:
     """It completes before the reader's eyes: nothing is loaded again."""
     await page.evaluate("window.isStillThisPage = true")
     await expect(page.get_by_role("heading", name="Sent", exact=True)).to_be_visible()
-    await expect(page.get_by_text("recipients, all accounted for.")).to_be_visible()
+    await expect(page.get_by_text("recipient, accounted for.")).to_be_visible()
     await expect(page.get_by_role("cell", name=MYSELF)).to_be_visible()
     assert await page.evaluate("window.isStillThisPage")
 

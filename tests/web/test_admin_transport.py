@@ -29,7 +29,7 @@ PAGE = "/admin/sending"
 SERVER = "post.contoso.edu:587"
 SMTP: dict[str, Any] = {
     "mail_server": SERVER,
-    "transport": f"SMTP to {SERVER} with STARTTLS as postroom",
+    "transport": f"SMTP to {SERVER}, with STARTTLS, as postroom",
 }
 REFUSED = Trouble(
     TroubleKind.LOGIN, SERVER, "535 5.7.8 no", NOW, NOW + timedelta(seconds=30), faults=4

@@ -102,8 +102,8 @@ class SmtpEntry(TransportEntry):
 
     @property
     def description(self) -> str:
-        user = f" as {self._config.username}" if self._config.username else ""
-        return f"SMTP to {self.server} {_TLS_WORDS[self._config.tls]}{user}"
+        user = f", as {self._config.username}" if self._config.username else ""
+        return f"SMTP to {self.server}, {_TLS_WORDS[self._config.tls]}{user}"
 
     async def examine(self) -> Check:
         """Connect, start TLS and log in as a sender would."""
