@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
-from postroom.domain.message import Status
+from postroom.domain.message import Books, Status
 from postroom.domain.user import Role
+from postroom.records import messages
 from tests.web.office import NOW, open_office
 from tests.web.people import join
 from tests.web.signed_in import Worker, sign_in_as
@@ -70,6 +72,18 @@ async def test_what_was_kept_is_not_called_sent(owner: Worker) -> None:
     assert 'aria-label="0 of 2 sent"' not in page
     assert '<span class="quiet">kept</span>' in (await owner.get("/admin")).text
     assert '<span class="quiet">kept</span>' in (await owner.get("/admin/messages")).text
+
+
+async def test_what_is_about_to_start_is_not_called_sent(owner: Worker) -> None:
+    path = await going_out(owner, Status.PENDING)
+    tables = owner.office.storage.tables
+    found = await messages.find_live(tables, path.rpartition("/")[2])
+    assert found
+    waiting = msgspec.structs.replace(found[0], queuing_at=None, books=Books())
+    await messages.replace(tables, waiting, found[1])
+    page = (await owner.get(path)).text
+    assert "kept, not sent" in page
+    assert "Delivery reports" not in page
 
 
 async def test_what_was_kept_stays_kept_when_a_mail_server_is_set_up(sending: Worker) -> None:

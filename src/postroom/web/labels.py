@@ -20,7 +20,6 @@ from postroom.domain import (
     user,
 )
 from postroom.domain.due_time import in_zone, known_zone
-from postroom.domain.message import Message
 from postroom.domain.texts import Text, _, ngettext, pgettext
 
 _TABLES: list[Mapping[Any, Text]] = [
@@ -83,9 +82,9 @@ def word(stored: StrEnum) -> Text:
     return _WORDS[type(stored), stored]
 
 
-def states(message: Message) -> list[tuple[str, Text]]:
-    """The states of its books; emails kept in test mode are not called sent."""
-    if not message.is_test:
+def states(*, is_test: bool) -> list[tuple[str, Text]]:
+    """The states of a message's books; emails kept in test mode are not called sent."""
+    if not is_test:
         return STATES
     return [("sent", pgettext("deliveries are", "kept, not sent")), *STATES[1:]]
 
