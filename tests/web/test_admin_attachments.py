@@ -156,7 +156,7 @@ async def test_a_file_is_removed(editor: Worker) -> None:
     [
         (("setup.exe", b"MZ", ""), "Gmail and Outlook block files that end in .exe"),
         (("empty.pdf", b"", ""), "is empty"),
-        (("large.pdf", b"x" * (ATTACHED_BYTES_MAX + 1), ""), "over the limit of 10 MB"),
+        (("large.pdf", b"x" * (ATTACHED_BYTES_MAX + 1), ""), "may be at most 10 MiB"),
     ],
 )
 async def test_a_refused_file_keeps_what_was_typed_and_says_why(
@@ -179,7 +179,7 @@ async def test_the_files_must_fit_beside_those_that_are_there(editor: Worker) ->
     fields = fields_in((await editor.get(f"{path}/write")).text) | {"subject": "Typed words"}
     answer = await save(editor, f"{path}/write", PDF, **fields)
     assert answer.status_code == 422
-    assert "over the limit of 10 MB" in answer.text
+    assert "may be at most 10 MiB" in answer.text
     assert (await stored(editor, path)).subject == GOOD["subject"]  # nothing was saved
 
 

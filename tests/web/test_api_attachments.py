@@ -77,7 +77,7 @@ async def test_the_largest_file_fits_into_a_call_and_a_second_does_not(program: 
     large = FILE | {"content": base64.b64encode(b"x" * ATTACHED_BYTES_MAX).decode()}
     assert (await program.call("POST", f"{path}/attachments", large)).status_code == 201
     refused = problem(await program.call("POST", f"{path}/attachments", FILE), 422)
-    assert "over the limit of 10 MB" in refused["detail"]
+    assert "may be at most 10 MiB" in refused["detail"]
 
 
 async def test_once_it_has_begun_nothing_changes(program: Program) -> None:

@@ -97,11 +97,10 @@ def new_attachment(file: NewFile, others: Sequence[Attachment], id: str = "") ->
     if total > ATTACHED_BYTES_MAX:
         raise BadInput(
             _(
-                "“{name}” cannot be attached: all attachments together would be {total:.1f} MB, "
-                "over the limit of {limit} MB. Put it on a website and link to it.",
+                "“{name}” cannot be attached: all attachments together may be at most {limit} "
+                "MiB. Put it on a website and link to it.",
                 name=name,
                 limit=ATTACHED_BYTES_MAX // 1024**2,
-                total=total / 1024**2,
             )
         )
     return Attachment(
