@@ -23,6 +23,8 @@ CONTRAST_LARGE_MIN = 3.0  # for headings
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 _FIELD_FIRST = re.compile(r"\{\{\s*\w")  # not {{ "text" }}, which could be any scheme
 _LINK = re.compile(r"(?:https?://|mailto:|tel:)[^\s<>\"]+", re.IGNORECASE)
+_HOST = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?:[/?#:][^\s<>\"]*)?", re.IGNORECASE)
+_MAILBOX = re.compile(r"[^\s@:/]+@(?:[\w-]+\.)+[a-z]{2,}", re.IGNORECASE)
 _SOURCE = re.compile(r"(?:https?://[^\s<>\"]+|/[\w./-]+)", re.IGNORECASE)
 _SPACES_IN_FIELDS = re.compile(r"\{\{[^{}]*\}\}")
 
@@ -135,6 +137,14 @@ def check_link(url: str) -> str:
     """Allow an empty one, which a check reports before sending."""
     if not url or (_is_short(url) and (_FIELD_FIRST.match(url) or _LINK.fullmatch(_bare(url)))):
         return url
+    if _is_short(url) and (whole := _completed(url)):
+        raise BadInput(
+            _(
+                "“{url}” is not a complete link. Enter {whole}.",
+                url=clipped(url, 60),
+                whole=clipped(whole, 80),
+            )
+        )
     raise BadInput(
         _(
             "“{url}” is not a link. A link begins with https://, http://, mailto: or tel:, "
@@ -155,6 +165,13 @@ def check_source(url: str) -> str:
             url=clipped(url, 60),
         )
     )
+
+
+def _completed(url: str) -> str:
+    """What somebody meant who left out how a link begins; empty if that cannot be told."""
+    if _HOST.fullmatch(url):
+        return f"https://{url}"
+    return f"mailto:{url}" if _MAILBOX.fullmatch(url) else ""
 
 
 def _is_short(url: str) -> bool:

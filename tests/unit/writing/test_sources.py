@@ -94,6 +94,8 @@ def test_a_body_has_the_language_and_direction_of_its_message(kind: BodyKind) ->
     [
         ({"kind": "button", "href": "javascript:alert(1)"}, "Block 1 .Button.: .*not a link"),
         ({"kind": "button", "href": '{{ "javascript:x" }}'}, "not a link"),
+        ({"kind": "button", "href": "contoso.edu/a?b"}, "Enter https://contoso.edu/a.b"),
+        ({"kind": "button", "href": "news@contoso.edu"}, "Enter mailto:news@contoso.edu"),
         ({"kind": "picture", "src": "file:///c/a.png"}, "Block 1 .Picture.: .*on the web"),
         ({"kind": "heading", "text": "a\nb"}, "one line"),
         ({"kind": "heading", "level": 7}, "between 1 and 3"),
