@@ -118,3 +118,16 @@ async def test_a_message_leads_to_its_story_and_a_recipient_to_theirs(viewer: Wo
     assert "sender 2" not in delivery
     held = await shown(viewer, f"{path}/story", delivery="0.1")
     assert "held until somebody decides" in held
+
+
+async def test_batches_that_are_queued_again_are_counted_in_the_story(viewer: Worker) -> None:
+    path = await going_out(viewer)
+    ref = path.rpartition("/")[2]
+    written = [
+        a_trace(number, "item_after_restart", {"ref": ref, "fields": {"batch": number}})
+        for number in range(1, 32)
+    ]
+    await traces.write(viewer.office.storage.tables, written)
+    story = await shown(viewer, f"{path}/story")
+    assert story.count("was queued again after an interruption") == 1
+    assert "The same happened to 30 more batches." in story

@@ -6,8 +6,9 @@ from traces. A trace that only repeats a row is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import NamedTuple
 
 from postroom.domain.consent import EVENT_TEXTS, source_text
@@ -24,6 +25,8 @@ from postroom.records.traces import TraceFilter
 from postroom.storage.port import Tables
 
 TRACES_MAX = 200  # of a message; all of them are on the page of traces
+ALIKE_SHOWN_MAX = 3
+_OF_BATCHES = frozenset({"item_after_restart"})  # say the same about each
 _IN_ROWS = frozenset({"message_started", "message_completed", "message_cancelled"})
 
 
@@ -49,7 +52,7 @@ async def of_message(tables: Tables, message: Message) -> list[StoryEvent]:
     page = await traces.read_page(
         tables, TraceFilter(ref=message.ref, level=TraceLevel.DEBUG), limit=TRACES_MAX
     )
-    events += [_traced(entry) for _key, entry in page.traces if entry.event not in _IN_ROWS]
+    events += _folded(entry for _key, entry in page.traces if entry.event not in _IN_ROWS)
     summary = await feedback.find_summary(tables, message.ref)
     for kind in feedback.COUNTED_KINDS:
         if count := summary.count(kind):
@@ -231,6 +234,23 @@ async def _traces(tables: Tables, ref: str, batch: int, delivery: Delivery) -> l
         or (entry.person == person and entry.ref in ("", ref))
     }
     return [_traced(entry) for entry in found.values()]
+
+
+def _folded(entries: Iterable[TraceEntry]) -> Iterator[StoryEvent]:
+    """The traces; of many alike that follow each other, one per batch, only the first one."""
+    in_order = sorted(entries, key=lambda entry: entry.at)
+    for (name, _role), group in groupby(in_order, key=lambda entry: (entry.event, entry.role)):
+        alike = list(group)
+        if len(alike) <= ALIKE_SHOWN_MAX or name not in _OF_BATCHES:
+            yield from map(_traced, alike)
+            continue
+        yield _traced(alike[0])
+        more = ngettext(
+            "The same happened to {count} more batch.",
+            "The same happened to {count:,} more batches.",
+            len(alike) - 1,
+        )
+        yield StoryEvent(alike[-1].at, more, alike[-1].level, role=alike[-1].role)
 
 
 def _traced(entry: TraceEntry) -> StoryEvent:
