@@ -61,6 +61,7 @@ ROUTES = sorted(set(routes()))
 # What anybody may call: links have a token, webhooks a signature or a secret of their own.
 PUBLIC = {"/", "/webhooks/{provider}", "/s/{list_name}", "/s/{list_name}/thanks"}
 PUBLIC |= {"/u/{list_name}/{guid}", "/u/{list_name}/{guid}/kept", "/u/{list_name}/{guid}/left"}
+PUBLIC |= {"/u/{list_name}/{guid}/again", "/u/{list_name}/{guid}/asked"}
 PUBLIC |= {"/c/{list_name}/{guid}/{token}"}
 
 

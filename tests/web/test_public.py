@@ -13,6 +13,7 @@ import pytest_asyncio
 from postroom.domain.address import parse_address
 from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.flow import subscribe
+from postroom.records.names import SINGLE_MAIL_QUEUE
 from postroom.storage.port import Unavailable
 from postroom.web import security
 from tests.acting import acting
@@ -37,6 +38,7 @@ async def test_a_scanner_that_follows_every_link_changes_nothing(office: Office)
         office.leave_path(verified.guid),
         office.leave_path(verified.guid) + "/left",
         office.leave_path(verified.guid) + "/kept",
+        office.leave_path(verified.guid) + "/asked",
         office.confirm_path(verified.guid),
     ):
         assert (await office.browser.get(path)).status_code == 200
@@ -66,6 +68,29 @@ async def test_the_button_leaves_and_the_page_after_says_so(office: Office) -> N
     assert "You’ve unsubscribed" in (await office.browser.get(path + "/left")).text
     assert (await office.subscriber()).inactive_reason is InactiveReason.UNSUBSCRIBED
     assert "Already unsubscribed" in (await office.browser.get(path)).text
+
+
+async def test_who_unsubscribed_by_mistake_is_asked_to_confirm_again(office: Office) -> None:
+    left = office.leave_path((await office.join(verified=True)).guid)
+    await office.browser.post(left, data={"leave": "yes"})
+    assert f'action="{left}/again"' in (await office.browser.get(f"{left}/left")).text
+    for _click in range(2):
+        answer = await office.browser.post(f"{left}/again")
+        assert answer.status_code == 303
+    back = await office.subscriber()
+    assert (back.inactive_reason, back.verified) == (None, False)
+    assert await office.storage.queues.length(SINGLE_MAIL_QUEUE) == 1
+    assert "Check your inbox" in (await office.browser.get(f"{left}/left")).text
+    await office.browser.post(office.confirm_path(back.guid))
+    assert (await office.subscriber()).verified
+    assert "Nothing changed" in (await office.browser.get(f"{left}/left")).text
+
+
+async def test_nobody_subscribes_by_a_link_that_was_never_sent(office: Office) -> None:
+    answer = await office.browser.post(office.leave_path(STRANGER) + "/again")
+    page = await office.browser.get(answer.headers["location"])
+    assert "Nothing to unsubscribe" in page.text
+    assert await office.storage.queues.length(SINGLE_MAIL_QUEUE) == 0
 
 
 async def come_back(office: Office) -> Subscriber:

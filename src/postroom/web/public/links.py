@@ -80,10 +80,32 @@ async def show_result(request: Request, list_name: str, guid: str) -> Response:
     if not linked.is_known:
         template = "unknown.html"
     elif linked.there:
-        template = "still_subscribed.html"
+        template = "still_subscribed.html" if linked.there.value.verified else "thanks.html"
     elif request.url.path.endswith("/left"):
-        template = "unsubscribed.html"
+        return await _page(context, "unsubscribed.html", name, again=f"/u/{name}/{key}/again")
     return await _page(context, template, name)
+
+
+@router.post("/u/{list_name}/{guid}/again")
+async def subscribe_again(request: Request, list_name: str, guid: str) -> Response:
+    """Sign up somebody who unsubscribed by mistake; they confirm it as at the first time."""
+    context = context_of(request)
+    name, key = _keys(list_name, guid)
+    linked = await subscribers.find_linked(context.storage.tables, name, key)
+    person = linked.inactive
+    if person is None:  # on the list again, or never on it
+        return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
+    shown = page_text("unsubscribed.html")
+    trace = Trace(source=ConsentSource(SourceKind.LINK), client=client_of(request), shown=shown)
+    address = Address(person.address, person.key)
+    await subscribe.sign_up(context.act(trace), person.list_name, address, {})
+    return RedirectResponse(f"/u/{name}/{key}/asked", status_code=303)
+
+
+@router.api_route("/u/{list_name}/{guid}/asked", methods=["GET", "HEAD"])
+async def asked(request: Request, list_name: str, guid: str) -> Response:
+    name, _key = _keys(list_name, guid)
+    return await _page(context_of(request), "thanks.html", name)
 
 
 @router.api_route("/c/{list_name}/{guid}/{token}", methods=["GET", "HEAD"])
