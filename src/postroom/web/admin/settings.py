@@ -110,6 +110,7 @@ def _show(
         status,
         live=[row for row in rows if row.setting.is_live],
         fixed=[row for row in rows if not row.setting.is_live],
+        variables={row.setting.name: row.setting.variable for row in rows},
         levels=LEVELS,
         text=_text,
         form=form,
