@@ -14,7 +14,7 @@ from postroom.domain.message import OnDoubt, Status
 from postroom.flow import subscribe
 from postroom.flow.compose import Draft, compose
 from postroom.records import batches, messages
-from postroom.records.subscribers import Recipient
+from postroom.records.recipients import Recipient
 from postroom_bench.installation import until
 from tests.acting import acting
 from tests.browser.chromium import axe

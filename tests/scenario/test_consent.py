@@ -23,7 +23,7 @@ from postroom.domain.token import sign
 from postroom.flow import subscribe, sweep
 from postroom.importing.csv_people import People
 from postroom.importing.import_people import ImportObserver, ImportTerms, import_people
-from postroom.records import consents, lists, subscribers
+from postroom.records import consents, lists, recipients, subscribers
 from postroom.records.names import STORAGE_NAMES
 from postroom.records.rows import all_rows
 from postroom.storage.memory import MemoryStorage
@@ -203,7 +203,7 @@ async def test_records_are_in_nobodys_way(town: Town) -> None:
     await leave(town, "bob")
     await sweep.fold_counts(town.storage.tables)
     tables = town.storage.tables
-    people, was_last = await subscribers.verified_after(tables, LIST, "", limit=10)
+    people, was_last = await recipients.verified_after(tables, LIST, "", limit=10)
     assert ([one.address for one in people], was_last) == (["ada@contoso.edu"], True)
     everyone = [one.address async for one in subscribers.everyone(tables, LIST)]
     assert everyone == [address_of(name) for name in ("ada", "bob", "eve")]

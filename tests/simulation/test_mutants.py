@@ -13,7 +13,7 @@ from postroom.domain.delivery import JournalEvidence, Ledger, announced
 from postroom.domain.message import Message
 from postroom.flow import fan_out, schedule
 from postroom.flow.send import BatchSender
-from postroom.records import batches, departures, messages, subscribers
+from postroom.records import batches, departures, messages, recipients, subscribers
 from postroom.records.deliveries import TO, DeliveryRow
 from postroom.records.messages import DueEntry
 from postroom.records.rows import to_properties
@@ -37,7 +37,7 @@ def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
         if message.batches_requeued < message.batches or message.fanned_out:
             return await right(storage, message, etag, now)
         size = fan_out.BATCH_DELIVERIES_MAX  # type: ignore[attr-defined]
-        people, was_last = await subscribers.verified_after(
+        people, was_last = await recipients.verified_after(
             storage.tables, message.list_name, message.cursor, limit=size * fan_out.PAGE_BATCHES
         )
         count = message.batches + -(-len(people) // size)

@@ -10,7 +10,7 @@ from postroom.domain.address import parse_address
 from postroom.domain.mailing_list import MailingList
 from postroom.flow import subscribe
 from postroom.flow.subscribe import UnsubscribeResult
-from postroom.records import lists, subscribers
+from postroom.records import lists, recipients
 from tests.acting import acting
 from tests.simulation.post import SENDER
 from tests.simulation.world import START, Crash, Faults, World, instantly
@@ -50,7 +50,7 @@ def world_with_ada_back(crash_at: int | None) -> tuple[World, str]:
 
 
 def is_in_the_audience(world: World) -> bool:
-    people, _ = instantly(subscribers.verified_after(world.disk.tables, LIST, "", limit=10))
+    people, _ = instantly(recipients.verified_after(world.disk.tables, LIST, "", limit=10))
     return bool(people)
 
 

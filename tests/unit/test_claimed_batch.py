@@ -13,7 +13,7 @@ from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State, annou
 from postroom.domain.message import Message, Status
 from postroom.records import archive, batches
 from postroom.records.names import STORAGE_NAMES
-from postroom.records.subscribers import Recipient
+from postroom.records.recipients import Recipient
 from postroom.sending.claimed_batch import BatchLost, ClaimedBatch
 from postroom.storage.memory import MemoryStorage
 from postroom.storage.port import Batch, Unavailable

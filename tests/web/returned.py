@@ -21,7 +21,7 @@ from postroom.domain.subscriber import Subscriber
 from postroom.flow import subscribe
 from postroom.records import archive, batches, feedback, messages, subscribers
 from postroom.records.feedback import LocatedEvent
-from postroom.records.subscribers import Recipient
+from postroom.records.recipients import Recipient
 from tests.acting import acting
 from tests.web.drafts import written
 from tests.web.office import LIST, NOW

@@ -17,7 +17,7 @@ from postroom.domain.delivery import Delivery, DeliveryEnd, Ledger, State
 from postroom.domain.message import Books, Revive, Status
 from postroom.domain.user import Role
 from postroom.records import archive, batches, messages
-from postroom.records.subscribers import Recipient
+from postroom.records.recipients import Recipient
 from tests.web.drafts import GOOD, stored, written
 from tests.web.office import NOW
 from tests.web.signed_in import Worker, at_work, notice_in

@@ -107,6 +107,12 @@ class RestoreHold(msgspec.Struct, frozen=True):
     people: int  # not recorded as sent there: at most these may have received it since
 
 
+class MergeFields(msgspec.Struct, frozen=True):
+    """The attributes of subscribers that the emails of a message use."""
+
+    names: tuple[str, ...]
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     list_name: str
@@ -126,6 +132,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     preview_text: str = ""  # a template: the words beside the subject in an inbox
     language: str = ""  # of its text, as in <html lang>; "": the list's
     attachments: tuple[Attachment, ...] = ()  # in the order in which emails have them
+    merge_fields: MergeFields | None = None  # what its deliveries carry; None: all attributes
     edition: str = ""  # names its bodies; new with every edit, so bodies of two edits never mix
     origin: str = ""  # the repeatable API call that created it: a repeated call finds its message
     # Progress of the fan-out. Saved after every page; rows written since are found again.

@@ -32,6 +32,7 @@ from postroom.domain.message import (
     EDITABLE,
     STATUS_TEXTS,
     BodyKind,
+    MergeFields,
     Message,
     OnDoubt,
     Status,
@@ -44,6 +45,7 @@ from postroom.domain.token import new_guid
 from postroom.mail.finishing import MessageFields, finished_bodies
 from postroom.mail.mime import MailParts, check_template, compile_mail
 from postroom.mail.preview_text import check_preview_text
+from postroom.mail.rendition import OWN_FIELDS
 from postroom.parsing import in_thread
 from postroom.records import bodies, lists, messages
 from postroom.records.bodies import MessageBodies
@@ -52,6 +54,7 @@ from postroom.storage.port import Conflict, Storage, Tables
 from postroom.writing.sources import BodySource
 
 CHECKED_AT_ONCE_CHARS = 16 * 1024  # of bodies, in a few milliseconds; larger ones in a thread
+FIELD_NAMES_CHARS_MAX = 4000  # of all merge fields together, in the row of the message
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +108,7 @@ async def _compose(act: Act, draft: Draft, origin: Origin | None = None) -> Mess
     """Check everything, then store: ref, bodies, due entry, status."""
     storage = act.storage
     mailing_list = await lists.read(storage.tables, draft.list_name)
+    merge_fields = await _check(draft, mailing_list)
     written = Message(
         ref="",
         list_name=draft.list_name,
@@ -119,8 +123,8 @@ async def _compose(act: Act, draft: Draft, origin: Origin | None = None) -> Mess
         kind=draft.source.kind if draft.source else BodyKind.HTML,
         preview_text=check_preview_text(draft.preview_text),
         language=check_language(draft.language),
+        merge_fields=merge_fields,
     )
-    await _check(draft, mailing_list)
     if origin:
         named = msgspec.structs.replace(written, ref=origin.ref, origin=origin.call)
         message, etag = await messages.reserve_as(storage.tables, named)
@@ -161,7 +165,7 @@ async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -
         preview_text=_new(revision.preview_text, message.preview_text),
         language=_new(revision.language, message.language),
     )
-    await _check(draft, mailing_list)
+    merge_fields = await _check(draft, mailing_list)
     has_new_bodies = _bodies_of(draft) != before
     edited = msgspec.structs.replace(
         message,
@@ -175,6 +179,7 @@ async def edit(storage: Storage, ref: str, revision: Revision, seen_etag: str) -
         has_html=draft.html is not None,
         has_text=draft.text is not None,
         kind=draft.source.kind if draft.source else BodyKind.HTML,
+        merge_fields=merge_fields,
         edition=new_guid() if has_new_bodies else message.edition,
     )
     if has_new_bodies:
@@ -258,16 +263,18 @@ async def editable(tables: Tables, ref: str, seen_etag: str | None = None) -> St
     return found
 
 
-async def _check(draft: Draft, mailing_list: MailingList) -> None:
+async def _check(draft: Draft, mailing_list: MailingList) -> MergeFields | None:
     """Check large bodies in a thread, because everything else in this process would wait."""
     if sum(len(body or "") for body in (draft.html, draft.text)) > CHECKED_AT_ONCE_CHARS:
-        await in_thread(check_bodies, draft, mailing_list)
-    else:
-        check_bodies(draft, mailing_list)
+        return await in_thread(check_bodies, draft, mailing_list)
+    return check_bodies(draft, mailing_list)
 
 
-def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
-    """Check templates and header values exactly as the sender will read them, with the footer."""
+def check_bodies(draft: Draft, mailing_list: MailingList) -> MergeFields | None:
+    """Check templates and header values exactly as the sender will read them, with the footer.
+
+    Returns the merge fields in them; None if their names are too long to be kept.
+    """
     if draft.html is None and draft.text is None:
         raise BadInput(_("The message has no body. Add an HTML body, a text body, or both."))
     for body in (draft.html, draft.text, draft.source.text if draft.source else None):
@@ -280,4 +287,6 @@ def check_bodies(draft: Draft, mailing_list: MailingList) -> None:
     own = MessageFields(list_title=title, postal_address=mailing_list.postal_address)
     html, text = finished_bodies(draft.html, draft.text, own, draft.preview_text)
     sender = parse_mailbox(mailing_list.sender)
-    compile_mail(MailParts(sender=sender, subject=draft.subject, html=html, text=text))
+    compiled = compile_mail(MailParts(sender=sender, subject=draft.subject, html=html, text=text))
+    names = tuple(sorted(compiled.fields - OWN_FIELDS))
+    return MergeFields(names) if sum(map(len, names)) <= FIELD_NAMES_CHARS_MAX else None

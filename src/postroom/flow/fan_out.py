@@ -34,11 +34,11 @@ from postroom.domain.delivery import (
 )
 from postroom.domain.message import Message, Revive, Status
 from postroom.domain.work_item import BatchItem
-from postroom.records import archive, batches, leases, lists, messages, subscribers
+from postroom.records import archive, batches, leases, lists, messages, recipients
 from postroom.records.leases import RenewalTracker
 from postroom.records.names import MAIL_QUEUE
+from postroom.records.recipients import Recipient
 from postroom.records.stored import Stored
-from postroom.records.subscribers import Recipient
 from postroom.records.suppression_filter import SuppressionFilter
 from postroom.storage.port import Storage
 
@@ -95,8 +95,12 @@ async def _next_page(
         is_over = found is None or found.created_at != message.list_created_at
     if is_over:
         return msgspec.structs.replace(message, fanned_out=True)
-    people, was_last = await subscribers.verified_after(
-        storage.tables, message.list_name, message.cursor, limit=room * BATCH_DELIVERIES_MAX
+    people, was_last = await recipients.verified_after(
+        storage.tables,
+        message.list_name,
+        message.cursor,
+        limit=room * BATCH_DELIVERIES_MAX,
+        merge_fields=message.merge_fields,
     )
     cursor = people[-1].key if people else message.cursor
     if suppressions is not None:

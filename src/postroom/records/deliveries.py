@@ -6,9 +6,13 @@ share the format number of their message.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import msgspec
 
 from postroom.domain.delivery import Delivery
+from postroom.domain.message import MergeFields
 from postroom.records.rows import DESCRIBED, Unreadable, check_format
 from postroom.storage.port import FlatRow, Row
 
@@ -43,6 +47,39 @@ def parse_attributes(text: str) -> dict[str, str]:
         return _attributes(text)
     except msgspec.DecodeError as error:
         raise Unreadable(f"Attributes cannot be read: {error}.") from error
+
+
+@functools.lru_cache(maxsize=64)
+def attribute_filter(merge_fields: MergeFields | None) -> Callable[[str], str]:
+    """What reduces stored attributes to those that a message uses; both are JSON.
+
+    Deliveries are read and written a million times, often with one attribute of many in use.
+    """
+    if merge_fields is None:
+        return _checked
+    names = {f"field_{at}": name for at, name in enumerate(merge_fields.names)}
+    used = msgspec.defstruct(
+        "UsedAttributes",
+        [(field, str, "") for field in names],
+        rename=names,
+        omit_defaults=True,
+        gc=False,
+    )
+    decode = msgspec.json.Decoder(used).decode
+
+    def reduced(text: str) -> str:
+        try:
+            found = _encode(decode(text))
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"Attributes cannot be read: {error}.") from error
+        return "" if found == b"{}" else found.decode()
+
+    return reduced
+
+
+def _checked(text: str) -> str:
+    parse_attributes(text)
+    return text
 
 
 def of_row(row: Row) -> Delivery:

@@ -27,16 +27,12 @@ from postroom.domain.mailing_list import MailingList
 from postroom.domain.subscriber import InactiveReason, Subscriber, SubscriberFilter
 from postroom.domain.texts import _
 from postroom.records import consents, counts, lists, sign_ups
-from postroom.records.deliveries import parse_attributes
 from postroom.records.rows import (
     FORMAT,
-    Unreadable,
     all_rows,
-    check_format,
     find_row,
     first_rows,
     from_properties,
-    property_names,
     to_properties,
 )
 from postroom.records.sortable_time import parse_sortable, sortable
@@ -46,7 +42,6 @@ from postroom.storage.port import (
     Change,
     Conflict,
     Delete,
-    FlatRow,
     Insert,
     KeysWithin,
     Properties,
@@ -59,12 +54,12 @@ from postroom.storage.port import (
 
 TABLE = "mailinglist"
 ROWS_READ_MAX = 3000  # rows read for a page: some tens of milliseconds on any engine
-_EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
+EMAIL, _GUID, _LEFT = "email:", "guid:", "left:"
 MOVES_MAX = 10  # changes of address over which a link is followed
 LOG_SKEW = timedelta(minutes=10)  # how far before the newest departure it knows a sender reads
 _LOG_TRIES_MAX = 10
 _attributes = msgspec.json.Decoder(dict[str, str]).decode
-_END = "~~~~"  # sorts after every key that follows a prefix
+END = "~~~~"  # sorts after every key that follows a prefix
 
 
 def joining(subscriber: Subscriber) -> list[Change]:
@@ -72,7 +67,7 @@ def joining(subscriber: Subscriber) -> list[Change]:
 
     People who are added as unsubscribed were never sent a link, so they need no look-up row.
     """
-    row = Insert(_EMAIL + subscriber.key, to_properties(subscriber))
+    row = Insert(EMAIL + subscriber.key, to_properties(subscriber))
     if subscriber.inactive_reason:
         return [row]
     return [row, Insert(_GUID + subscriber.guid, _pointer(subscriber))]
@@ -98,7 +93,7 @@ async def join_together(tables: Tables, newcomers: Sequence[Subscriber], now: da
 
 async def find(tables: Tables, list_name: str, key: str) -> Stored[Subscriber] | None:
     """Find the subscriber with this address key, unsubscribed or not."""
-    return await find_row(tables, TABLE, list_name, _EMAIL + key, Subscriber)
+    return await find_row(tables, TABLE, list_name, EMAIL + key, Subscriber)
 
 
 async def find_list_of(tables: Tables, guid: str) -> str | None:
@@ -152,7 +147,7 @@ async def replace(
 
     A change of `verified` comes with its event and with a new `since`.
     """
-    row = Replace(_EMAIL + after.key, to_properties(after), etag)
+    row = Replace(EMAIL + after.key, to_properties(after), etag)
     await tables.batch(TABLE, after.list_name, [row, *_beside(before, after, consent)])
 
 
@@ -164,7 +159,7 @@ async def join_again(
         newcomer, import_source=before.import_source, imported_at=before.imported_at
     )
     changes = [
-        Replace(_EMAIL + back.key, to_properties(back), etag),
+        Replace(EMAIL + back.key, to_properties(back), etag),
         Insert(_GUID + back.guid, _pointer(back)),
         *_beside(before, back, consent),
     ]
@@ -194,12 +189,12 @@ async def move(tables: Tables, move: AddressChange, etag: str) -> str:
     there = move.replaced
     inactive = _made_inactive(before, InactiveReason.REMOVED, move.removed.at, moved_to=after.key)
     left_at = await _end_of_log(tables, before.list_name, move.left_at)
-    key = _EMAIL + after.key
+    key = EMAIL + after.key
     properties = to_properties(after)
     changes = [
         Replace(key, properties, there.etag) if there else Insert(key, properties),
         Insert(_GUID + after.guid, _pointer(after)),
-        Replace(_EMAIL + before.key, to_properties(inactive), etag),
+        Replace(EMAIL + before.key, to_properties(inactive), etag),
         _departure(before, left_at),
         *_beside(before, inactive, move.removed),
         *_beside(there.value if there else None, after, move.added),
@@ -222,7 +217,7 @@ async def leave(
     inactive = _made_inactive(subscriber, why, consent.at)
     left_at = await _end_of_log(tables, subscriber.list_name, left_at or consent.at)
     changes = [
-        Replace(_EMAIL + subscriber.key, to_properties(inactive), etag),
+        Replace(EMAIL + subscriber.key, to_properties(inactive), etag),
         _departure(subscriber, left_at),
         *_beside(subscriber, inactive, consent),
     ]
@@ -238,7 +233,7 @@ async def expire(
     People who had unsubscribed before are unsubscribed again, because a stranger's sign-up must
     not re-add them.
     """
-    key = _EMAIL + subscriber.key
+    key = EMAIL + subscriber.key
     why = subscriber.inactive_reason_before
     inactive = _made_inactive(subscriber, why, consent.at) if why else None
     changes = [
@@ -259,7 +254,7 @@ async def mark_message_start(tables: Tables, list_name: str, now: datetime) -> N
 
 async def _end_of_log(tables: Tables, list_name: str, now: datetime) -> datetime:
     """Return the time for a new row: now, or that of the newest row if our clock is behind."""
-    keys = KeysWithin(list_name, _LEFT + sortable(now), _LEFT + _END)
+    keys = KeysWithin(list_name, _LEFT + sortable(now), _LEFT + END)
     newest = now
     async for row in all_rows(tables, TABLE, keys):
         newest = max(newest, parse_sortable(row.key.split(":", 2)[1]))
@@ -314,64 +309,6 @@ def _beside(
         yield sign_ups.entry(after)
 
 
-class Recipient(msgspec.Struct, frozen=True, gc=False):
-    """The part of a subscriber that a delivery needs, because there may be a million."""
-
-    key: str
-    address: str
-    guid: str
-    attributes: str  # JSON as it is stored, checked; "" if there are none
-
-
-async def verified_after(
-    tables: Tables, list_name: str, after_key: str, *, limit: int
-) -> tuple[list[Recipient], bool]:
-    """Return the next verified subscribers in key order, and whether these are the last."""
-    # The space sorts before every character of a key: strictly after `after_key`.
-    start = f"{_EMAIL}{after_key} " if after_key else _EMAIL
-    keys = KeysWithin(list_name, start, _EMAIL + _END)
-    try:
-        return await _typed_recipients(tables, keys, limit)
-    except Unreadable:  # row by row: what is wrong, unless they can be read after all
-        rows, has_more = await first_rows(tables, TABLE, keys, where=_VERIFIED, limit=limit)
-        return [_recipient_of(row) for row in rows], not has_more
-
-
-_VERIFIED: Properties = {"Verified": True}
-_names = property_names(Subscriber)
-
-
-class _RecipientRow(FlatRow, frozen=True, rename=lambda field: _names.get(field, "Format")):
-    key: str
-    address: str
-    guid: str
-    attributes: str = ""
-    format: int = FORMAT
-
-
-async def _typed_recipients(
-    tables: Tables, keys: KeysWithin, limit: int
-) -> tuple[list[Recipient], bool]:
-    found: list[Recipient] = []
-    after: str | None = None
-    while len(found) < limit:
-        room = min(limit - len(found), SCAN_ROWS_MAX)
-        page = await tables.scan_as(
-            _RecipientRow, TABLE, keys, where=_VERIFIED, limit=room, after=after
-        )
-        for row in page.rows:
-            one = row.properties
-            if one.format != FORMAT:
-                raise Unreadable("a row of another format")
-            if one.attributes:
-                parse_attributes(one.attributes)  # only a check: delivery rows have the same text
-            found.append(Recipient(one.key, one.address, one.guid, one.attributes))
-        after = page.next
-        if after is None:
-            break
-    return found, after is None
-
-
 class SubscriberPage(msgspec.Struct, frozen=True):
     """Some people of a list in key order, and how far the list was read for them."""
 
@@ -395,8 +332,8 @@ async def scan_people(
     common one. A page may be short, even empty, and not be the last.
     """
     # The space sorts before every character of a key: strictly after `after`.
-    start = f"{_EMAIL}{after} " if after else _EMAIL
-    keys = KeysWithin(list_name, max(start, _EMAIL + prefix), _EMAIL + prefix + _END)
+    start = f"{EMAIL}{after} " if after else EMAIL
+    keys = KeysWithin(list_name, max(start, EMAIL + prefix), EMAIL + prefix + END)
     people: list[Subscriber] = []
     rows_read = 0
     last = ""
@@ -406,7 +343,7 @@ async def scan_people(
         found = await tables.scan(TABLE, keys, limit=rows, after=next_)
         for row in found.rows:
             rows_read += 1
-            last = row.key.removeprefix(_EMAIL)
+            last = row.key.removeprefix(EMAIL)
             if _fits(row, filter_):
                 people.append(from_properties(row.properties, Subscriber))
             if len(people) == limit:
@@ -424,27 +361,10 @@ def _fits(row: Row, filter_: SubscriberFilter) -> bool:
     return filter_.fits(verified=verified, is_inactive="InactiveReason" in row.properties)
 
 
-def _recipient_of(row: Row) -> Recipient:
-    properties = row.properties
-    check_format(properties)
-    try:
-        attributes = str(properties.get("Attributes") or "")
-        if attributes:
-            parse_attributes(attributes)
-        return Recipient(
-            str(properties["AddressKey"]),
-            str(properties["EmailAddress"]),
-            str(properties["SubscriberGUID"]),
-            attributes,
-        )
-    except KeyError as error:
-        raise Unreadable(f"A row is not a complete Subscriber: {error}.") from error
-
-
 async def everyone(
     tables: Tables, list_name: str, filter_: SubscriberFilter = SubscriberFilter.ALL
 ) -> AsyncIterator[Subscriber]:
-    async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
+    async for row in all_rows(tables, TABLE, KeysWithin(list_name, EMAIL, EMAIL + END)):
         if _fits(row, filter_):
             yield from_properties(row.properties, Subscriber)
 
@@ -453,7 +373,7 @@ async def attributes_of_all(
     tables: Tables, list_name: str, filter_: SubscriberFilter
 ) -> AsyncIterator[dict[str, str]]:
     """Yield the attributes alone, which is half the work of `everyone`."""
-    async for row in all_rows(tables, TABLE, KeysWithin(list_name, _EMAIL, _EMAIL + _END)):
+    async for row in all_rows(tables, TABLE, KeysWithin(list_name, EMAIL, EMAIL + END)):
         if _fits(row, filter_):
             yield _attributes(str(row.properties.get("Attributes", "{}")))
 
@@ -473,7 +393,7 @@ async def left_since(tables: Tables, list_name: str, since: datetime) -> Departu
     """Read them by one range query, because the row of a list comes right after its departures."""
     found: MailingList | None = None
     departures: list[tuple[datetime, tuple[str, str]]] = []
-    keys = KeysWithin(list_name, _LEFT + sortable(since), lists.KEY + _END)
+    keys = KeysWithin(list_name, _LEFT + sortable(since), lists.KEY + END)
     async for row in all_rows(tables, TABLE, keys):
         if row.key == lists.KEY:
             found = from_properties(row.properties, MailingList)
