@@ -217,7 +217,7 @@ async def test_a_saved_message_is_shown_as_a_chosen_person_would_get_it(editor: 
     frame = await editor.get(f"{path}/mail", **{"as": ADDRESS})
     assert f"<p>Dear {ADDRESS}</p>" in frame.text
     nobody = await editor.get(path, **{"as": "nobody@contoso.edu"})
-    assert "nobody@contoso.edu is not on this list" in nobody.text
+    assert 'id="as-mistake">nobody@contoso.edu is not on this list' in nobody.text
 
 
 @pytest.mark.parametrize(

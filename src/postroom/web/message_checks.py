@@ -109,6 +109,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     mail_view: MailView | None = None
     warnings: list[str | Text] = []
     mistake: str = ""
+    person_mistake: Text | str = ""  # why the preview is for the sample person instead
     signs: list[tuple[Text, list[SpamAdvice]]] = []  # of spam, the heaviest first
     sender_name: str = ""  # with the subject and the beginning, what an inbox shows
     beginning: str = ""
@@ -126,8 +127,7 @@ async def check(context: WebContext, written: WrittenMessage, read_as: str) -> C
     # In a thread, because checking a body of two megabytes takes a while.
     pictures = await manage_media.pictures_in(tables, written.html)
     report = await in_thread(_run_checks, written, person, people, pictures, context.site, now)
-    warnings = [mistake, *report.warnings] if mistake else report.warnings
-    return msgspec.structs.replace(report, warnings=warnings)
+    return msgspec.structs.replace(report, person_mistake=mistake)
 
 
 async def _find_person(

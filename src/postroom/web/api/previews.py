@@ -156,6 +156,8 @@ def _checks(report: CheckReport, written: WrittenMessage) -> list[dict[str, str]
         {"field": typed if each.line else places[each.block_id], "detail": str(each.sentence)}
         for each in report.findings
     ]
+    if report.person_mistake:
+        found.append({"field": "as", "detail": str(report.person_mistake)})
     found += [{"field": "", "detail": str(each)} for each in report.warnings]
     for _title, advices in report.signs:
         found += [{"field": "", "detail": f"{each.where}: {each.sentence}"} for each in advices]
