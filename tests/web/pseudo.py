@@ -48,9 +48,9 @@ def _outside(texts: Iterable[str]) -> Iterator[str]:
     depth = 0
     for text in texts:
         outside = ""
-        for mail_view in text:
-            depth += (mail_view == OPEN) - (mail_view == CLOSE)
-            outside += mail_view if not depth and mail_view != CLOSE else " "
+        for character in text:
+            depth += (character == OPEN) - (character == CLOSE)
+            outside += character if not depth and character != CLOSE else " "
         yield outside
     assert depth == 0, "a bracket is open at the end"
 
@@ -62,7 +62,7 @@ def _without(piece: str, known: Iterable[str]) -> str:
 
 
 def _has_letters(text: str) -> bool:
-    return any(mail_view.isalpha() for mail_view in text)
+    return any(character.isalpha() for character in text)
 
 
 def _is_in_code(node: LexborNode) -> bool:

@@ -121,7 +121,10 @@ async def test_a_wrong_value_is_refused_by_the_rules_of_the_settings(
 async def test_the_summary_names_the_setting_of_a_wrong_value(owner: Worker) -> None:
     form = fields_of(await shown(owner), PAGE) | {"senders_min": "-1"}
     answer = await owner.post(PAGE, **form)
-    assert '<a href="#senders_min">POSTROOM_SENDERS_MIN: Enter 0 or more.</a>' in answer.text
+    assert (
+        '<a href="#senders_min"><code>POSTROOM_SENDERS_MIN</code>: Enter 0 or more.</a>'
+        in answer.text
+    )
 
 
 async def test_what_somebody_else_changed_meanwhile_is_not_overwritten_unseen(

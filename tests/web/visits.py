@@ -372,7 +372,8 @@ async def at_public_pages(visit: Visit) -> None:
     office = visit.owner.office
     one = await office.join(verified=False)
     leaving, confirming = office.leave_path(one.guid), office.confirm_path(one.guid)
-    for path in ("/", leaving, f"{leaving}/kept", f"{leaving}/left", confirming, f"/s/{LIST}"):
+    results = [f"{leaving}/{name}" for name in ("kept", "left", "asked")]
+    for path in ("/", leaving, *results, confirming, f"/s/{LIST}"):
         await visit.as_anybody(path)
     await visit.as_anybody(f"/s/{LIST}/thanks")
     await visit.as_anybody(confirming.rpartition("/")[0] + "/forged")

@@ -75,13 +75,15 @@ async def show_result(request: Request, list_name: str, guid: str) -> Response:
     """Show the current state, whenever the page is opened again; `kept` is the cancel link."""
     context = context_of(request)
     name, key = _keys(list_name, guid)
+    has_left = request.url.path.endswith("/left")
     linked = await subscribers.find_linked(context.storage.tables, name, key)
     template = "already_unsubscribed.html"
     if not linked.is_known:
         template = "unknown.html"
     elif linked.there:
-        template = "still_subscribed.html" if linked.there.value.verified else "thanks.html"
-    elif request.url.path.endswith("/left"):
+        is_asked_again = has_left and not linked.there.value.verified
+        template = "thanks.html" if is_asked_again else "still_subscribed.html"
+    elif has_left:
         return await _page(context, "unsubscribed.html", name, again=f"/u/{name}/{key}/again")
     return await _page(context, template, name)
 
