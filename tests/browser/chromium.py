@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from playwright.async_api import (
     async_playwright,
     expect,
 )
+from playwright.async_api import Error as PlaywrightError
 
 from postroom_bench.installation import until
 
@@ -40,6 +42,7 @@ FLAGS = (
 IS_TOO_WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1[:/])")
 WAIT_MS_MAX = 60_000.0  # for one step of a journey, on a busy machine
+LEAVE_MS_MAX = 5_000.0  # a test that refuses to leave a page is over all the same
 # htmx says both as errors when a page gives up a request: it went elsewhere, or asks anew.
 # The first comes before every failure, and the line after it says which.
 GIVEN_UP = ("htmx:afterRequest", "htmx:sendAbort")
@@ -115,6 +118,9 @@ async def open_page(
     try:
         yield await context.new_page()
     finally:
+        for page in context.pages:  # Chromium may never close one that is still loading
+            with contextlib.suppress(PlaywrightError):
+                await page.goto("about:blank", timeout=LEAVE_MS_MAX)
         await context.close()
 
 
