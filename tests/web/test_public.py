@@ -86,6 +86,31 @@ async def test_who_unsubscribed_by_mistake_is_asked_to_confirm_again(office: Off
     assert "Nothing changed" in (await office.browser.get(f"{left}/left")).text
 
 
+async def test_an_old_link_sends_one_confirmation_however_often_it_is_used(office: Office) -> None:
+    left = office.leave_path((await office.join(verified=True)).guid)
+    for _turn in range(3):
+        await office.browser.post(left, data={"leave": "yes"})
+        await office.browser.post(f"{left}/again")
+    assert await office.storage.queues.length(SINGLE_MAIL_QUEUE) == 1
+    page = await office.browser.get(f"{left}/left")
+    assert "You’ve unsubscribed" in page.text
+    assert f"{left}/again" not in page.text
+
+
+@pytest.mark.parametrize("why", set(InactiveReason) - {InactiveReason.UNSUBSCRIBED}, ids=str)
+async def test_only_people_who_unsubscribed_may_undo_it(
+    office: Office, why: InactiveReason
+) -> None:
+    one = await office.join(verified=True)
+    await subscribe.leave(acting(office.storage, NOW), LIST, one.guid, why)
+    left = office.leave_path(one.guid)
+    await office.browser.post(left, data={"leave": "yes"})
+    assert f"{left}/again" not in (await office.browser.get(f"{left}/left")).text
+    await office.browser.post(f"{left}/again")
+    assert (await office.subscriber()).inactive_reason is why
+    assert await office.storage.queues.length(SINGLE_MAIL_QUEUE) == 0
+
+
 async def test_nobody_subscribes_by_a_link_that_was_never_sent(office: Office) -> None:
     answer = await office.browser.post(office.leave_path(STRANGER) + "/again")
     page = await office.browser.get(answer.headers["location"])

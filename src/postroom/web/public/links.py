@@ -15,11 +15,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from postroom.domain.address import Address, mask
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.mailing_list import MailingList
+from postroom.domain.subscriber import InactiveReason
 from postroom.domain.token import is_signed
 from postroom.flow import subscribe
 from postroom.flow.subscribe import ConfirmationResult, UnsubscribeResult
 from postroom.records import lists, subscribers
 from postroom.records.rows import Unreadable
+from postroom.records.subscribers import LinkedSubscriber
 from postroom.web.context import WebContext, client_of, context_of
 from postroom.web.forms import opened
 from postroom.web.templating import template_environment
@@ -81,10 +83,13 @@ async def show_result(request: Request, list_name: str, guid: str) -> Response:
     if not linked.is_known:
         template = "unknown.html"
     elif linked.there:
-        is_asked_again = has_left and not linked.there.value.verified
-        template = "thanks.html" if is_asked_again else "still_subscribed.html"
+        is_confirmed = linked.there.value.verified
+        if has_left and not is_confirmed:  # asked to subscribe again
+            return await _page(context, "thanks.html", name)
+        return await _page(context, "still_subscribed.html", name, is_confirmed=is_confirmed)
     elif has_left:
-        return await _page(context, "unsubscribed.html", name, again=f"/u/{name}/{key}/again")
+        again = f"/u/{name}/{key}/again" if _may_undo(linked, key) else ""
+        return await _page(context, "unsubscribed.html", name, again=again)
     return await _page(context, template, name)
 
 
@@ -95,13 +100,29 @@ async def subscribe_again(request: Request, list_name: str, guid: str) -> Respon
     name, key = _keys(list_name, guid)
     linked = await subscribers.find_linked(context.storage.tables, name, key)
     person = linked.inactive
-    if person is None:  # on the list again, or never on it
+    if person is None or not _may_undo(linked, key):
         return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
     shown = page_text("unsubscribed.html")
     trace = Trace(source=ConsentSource(SourceKind.LINK), client=client_of(request), shown=shown)
     address = Address(person.address, person.key)
     await subscribe.sign_up(context.act(trace), person.list_name, address, {})
     return RedirectResponse(f"/u/{name}/{key}/asked", status_code=303)
+
+
+def _may_undo(linked: LinkedSubscriber, guid: str) -> bool:
+    """Whether somebody ended the subscription of this link themselves.
+
+    A new subscription has a new link. With the old one, a stranger could unsubscribe and subscribe
+    somebody in turns, with a confirmation email each time. People who were removed, bounced or
+    complained cannot undo that.
+    """
+    person = linked.inactive
+    return (
+        linked.there is None
+        and person is not None
+        and person.inactive_reason is InactiveReason.UNSUBSCRIBED
+        and person.guid == guid
+    )
 
 
 @router.api_route("/u/{list_name}/{guid}/asked", methods=["GET", "HEAD"])
@@ -153,14 +174,16 @@ async def form_fields(request: Request) -> dict[str, str]:
         return sent.fields
 
 
-async def _page(context: WebContext, template: str, list_name: str, **values: str) -> HTMLResponse:
+async def _page(
+    context: WebContext, template: str, list_name: str, **values: str | bool
+) -> HTMLResponse:
     mailing_list = None
     with contextlib.suppress(Unreadable):  # a row of a newer version; unsubscribing works without
         mailing_list = await lists.find(context.storage.tables, list_name)
     return HTMLResponse(render(template, list_title=title_of(mailing_list), **values))
 
 
-def render(template: str, **values: str) -> str:
+def render(template: str, **values: str | bool) -> str:
     return _pages.get_template(f"public/{template}").render(**values)
 
 
