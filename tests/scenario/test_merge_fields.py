@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from postroom.domain.message import MergeFields
+from postroom.domain.message import MergeFields, ref_of_call
 from postroom.flow import compose
-from postroom.flow.compose import Draft, Revision
+from postroom.flow.compose import Draft, Origin, Revision
 from postroom.flow.render import Renderer
-from postroom.records import batches, messages
+from postroom.records import batches, bodies, messages
 from postroom.records.deliveries import attribute_filter
 from postroom.records.rows import Unreadable
 from tests.acting import acting
@@ -44,6 +45,20 @@ async def test_an_edit_changes_what_deliveries_have(town: Town) -> None:
     revision = Revision(subject="{{ name }}", html="<p>{{ email }}</p>")
     edited = await compose.edit(town.storage, ref, revision, found.etag)
     assert edited.value.merge_fields == MergeFields(("name",))
+
+
+async def test_a_repeated_call_has_the_fields_of_the_bodies_that_it_stores(town: Town) -> None:
+    """Its template was changed between the tries."""
+    await town.found_list()
+    now = town.clock.now()
+    origin = Origin("a call", ref_of_call("a call", now))
+    draft = Draft(list_name=LIST, subject="News", html="<p>{{ name }}</p>")
+    await compose.compose(acting(town.storage, now), draft, origin)
+    changed = msgspec.structs.replace(draft, html="<p>{{ city }}</p>", due_at=now)
+    ref = (await compose.compose(acting(town.storage, now), changed, origin)).ref
+    message = await messages.read(town.storage.tables, ref)
+    assert message.merge_fields == MergeFields(("city",))
+    assert await bodies.load(town.storage.blobs, message) == (changed.html, None)
 
 
 def test_names_that_are_too_long_to_keep_keep_everything() -> None:

@@ -133,6 +133,9 @@ async def _compose(act: Act, draft: Draft, origin: Origin | None = None) -> Mess
     if message.status is not Status.DRAFT:  # an earlier try of the same call got further
         return message
     if not message.edition:
+        if message.merge_fields != merge_fields:  # an earlier try, before its template was changed
+            message = msgspec.structs.replace(message, merge_fields=merge_fields)
+            etag = await messages.replace(storage.tables, message, etag)
         await bodies.put(storage, message, _bodies_of(draft))
     if draft.due_at is None:
         return message
