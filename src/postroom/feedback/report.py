@@ -258,7 +258,8 @@ def _is_bounce(contents: _Contents) -> bool:
         of_a_machine.append(bool(contents.attached))
         signs.append(bool(prose.BOUNCE_SUBJECTS.search(subject)))
     is_quoting = prose.quotes_a_server(contents.text)
-    if _is_automatic(contents) and not (by_sender or any(signs[1:]) or is_quoting):
+    returns_it = by_text and bool(contents.attached)
+    if _is_automatic(contents) and not (by_sender or any(signs[1:]) or is_quoting or returns_it):
         return False
     # "We were unable to deliver your parcel" is not a bounce.
     has_proof = any(of_a_machine) or is_quoting

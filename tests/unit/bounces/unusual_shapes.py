@@ -53,6 +53,19 @@ def encoded(part: str) -> str:
 
 UNUSUAL_SHAPES = [
     Shape(
+        "An automatic reply of a gateway that returns the message",
+        multipart(
+            "multipart/mixed",
+            ("text/plain", "Your message was not delivered. This mailbox does not exist.\n"),
+            ("message/rfc822", ORIGINAL),
+            sender="Gateway <gateway@fabrikam.example>",
+            subject="Problem with your email",
+        ).replace(b"MIME-Version", b"Auto-Submitted: auto-replied\nReturn-Path: <>\nMIME-Version"),
+        BOUNCED,
+        DEAD,
+        BounceReason.NO_SUCH_USER,
+    ),
+    Shape(
         "A program on the server that does not exist",
         mail(EXIM_LOCAL % "Child process returned 127 (unable to exec: command does not exist)"),
         BOUNCED,
