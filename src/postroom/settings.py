@@ -159,8 +159,8 @@ class Settings(BaseModel):
         gt=0,
         le=1,
         description="A message is paused automatically if at least this share of its emails, and "
-        "at least 20, are refused for reasons on our side: reputation, authentication "
-        "or content.",
+        "at least 20, are refused because of the sender or the content: reputation, "
+        "authentication or content.",
     )
     sendgrid_webhook_key: str = Field(
         "",

@@ -77,7 +77,7 @@ async def test_a_person_decides_on_the_held(
     await sign_in_page(site, any_page)
     await any_page.goto(f"{site.url}/admin/messages/{ref}")
     await expect(any_page.get_by_role("cell", name="student0@contoso.edu")).to_be_visible()
-    await any_page.get_by_role("link", name="Decide on 3 held…").click()
+    await any_page.get_by_role("link", name="Review 3 held deliveries…").click()
     await expect(any_page.get_by_role("heading", name="3 held deliveries")).to_be_visible()
     await any_page.get_by_label(choice).check()
     await any_page.get_by_role("button", name="Apply to all 3").click()

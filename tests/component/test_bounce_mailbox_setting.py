@@ -75,7 +75,7 @@ def test_the_doctor_reads_a_folder(
     folder.mkdir()
     right = finding(contoso1("doctor", "--json"))
     assert right["verdict"] == "right"
-    assert right["words"] == f"the folder {folder} can be read; 0 mails wait"
+    assert right["words"] == f"the folder {folder} can be read; 0 emails are waiting"
 
 
 def test_the_doctor_says_why_a_server_cannot_be_reached(

@@ -378,7 +378,7 @@ def test_a_bad_domain_or_dns_server_is_refused(postroom: Postroom) -> None:
     ran = postroom("doctor", "--domain", "contoso.edu", "--dns", "ns.contoso.edu")
     assert ran.code == 1
     assert ran.err.startswith("A DNS server is an IP address")
-    assert "--dns is for --domain" in postroom("doctor", "--dns", "127.0.0.1").err
+    assert "Use --dns only together with --domain" in postroom("doctor", "--dns", "127.0.0.1").err
 
 
 @pytest.mark.parametrize(

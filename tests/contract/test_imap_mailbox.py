@@ -59,7 +59,7 @@ async def test_both_logins_work(capabilities: tuple[str, ...]) -> None:
 async def test_a_refused_login_is_named(capabilities: tuple[str, ...]) -> None:
     async with ImapServer(capabilities) as server:
         words = await trouble_of(mailbox_on(server, password="wrong"))
-    assert f"The mail server 127.0.0.1:{server.port} refuses our login" in words
+    assert f"The mail server 127.0.0.1:{server.port} rejects the login" in words
 
 
 async def test_a_missing_folder_is_named() -> None:

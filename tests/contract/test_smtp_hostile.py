@@ -210,7 +210,7 @@ async def test_a_password_that_the_server_repeats_does_not_come_back() -> None:
             username="lists",
             password="hush",
         )
-        assert_deferred(outcomes[0], "refuses our login: 535")
+        assert_deferred(outcomes[0], "rejects the login: 535")
         assert secret.decode() not in outcomes[0].words
 
 
@@ -222,7 +222,7 @@ async def test_a_user_that_the_server_repeats_does_not_come_back() -> None:
         username="lists",
         password="hush",
     )
-    assert_deferred(outcomes[0], "refuses our login: 535 5.7.8 no … for …, listless one")
+    assert_deferred(outcomes[0], "rejects the login: 535 5.7.8 no … for …, listless one")
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ async def test_the_lane_logs_in_under_tls(authority: trustme.CA, ca_file: str) -
 async def test_a_refused_login_defers_all(mechanisms: str) -> None:
     options = SinkOptions(users={"lists": "another"}, mechanisms=mechanisms)
     _, outcomes, witness = await outcomes_of(options, username="lists", password=PASSWORD)
-    assert_all_wait_for_the_relay(outcomes, witness, "refuses our login: 535 5.7.8")
+    assert_all_wait_for_the_relay(outcomes, witness, "rejects the login: 535 5.7.8")
 
 
 async def test_a_server_that_wants_a_login_we_do_not_have_defers_all() -> None:

@@ -125,7 +125,7 @@ async def test_it_gives_up_with_a_sentence_when_the_provider_stays_away(
 ) -> None:
     ref = await town.mailing("ada")
     begin_outage(town)
-    with pytest.raises(WrongState, match="asks us to try again later: 421"):
+    with pytest.raises(WrongState, match="asks to try again later: 421"):
         await drain.to_its_end()
     assert (await town.read(ref)).books == Books(queued=1)
 

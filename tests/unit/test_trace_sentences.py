@@ -94,7 +94,7 @@ def test_a_sentence_has_the_values() -> None:
         "words": "535 no",
         "pause_s": 2.0,
     }
-    assert "refuses our login: 535 no" in str(trace_sentence("provider_in_trouble", trouble))
+    assert "rejects the login: 535 no" in str(trace_sentence("provider_in_trouble", trouble))
 
 
 def test_an_unknown_event_shows_its_name_and_fields() -> None:

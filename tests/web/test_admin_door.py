@@ -172,7 +172,7 @@ async def test_the_first_link_is_used_up_once_there_is_an_account(office: Office
     await sign_in.add_user(tables, NEW, Role.OWNER, PASSWORD, NOW)
     shown = await office.browser.get(f"/admin/welcome/{token}")
     assert shown.status_code == 404
-    assert "This link has expired" in shown.text
+    assert "This link is no longer valid" in shown.text
     door = await office.browser.get("/admin/sign-in")
     assert "There is no account yet" not in door.text
     assert "postroom user link" in door.text

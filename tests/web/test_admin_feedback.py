@@ -71,7 +71,11 @@ async def test_bounces_are_shown_by_reason_with_the_servers_words(editor: Worker
     assert "550 5.1.1 &lt;b&gt;mailbox&lt;/b&gt; unavailable" in answer.text  # as text, not as HTML
     page = await shown(editor, f"{path}/feedback")
     assert page.index("no such mailbox") < page.index("mailbox full")  # the most frequent first
-    for words in ("address does not exist", "temporary problem", "refused for reasons on our side"):
+    for words in (
+        "address does not exist",
+        "temporary problem",
+        "refused because of the sender or the content",
+    ):
         assert words in page
     assert returned.BLOCKED.words in page
 
@@ -167,7 +171,7 @@ def test_a_share_has_a_decimal_where_it_matters(part: int, whole: int, text: str
 async def test_a_message_paused_automatically_shows_why_and_what_to_do(editor: Worker) -> None:
     path = await returned.sent_to(editor, 3, Status.PAUSED, **SELF_PAUSED)
     page = await shown(editor, path)
-    assert "30 of 120 emails were refused for reasons on our side" in page
+    assert "30 of 120 emails were refused because of the sender or the content" in page
     assert returned.CAUSE.words in page
     assert "postroom doctor --domain" in page
     assert 'id="act-resume"' in page

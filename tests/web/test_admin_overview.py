@@ -127,7 +127,7 @@ async def test_a_bounce_mailbox_that_cannot_be_read_is_shown(tmp_path: Path) -> 
     async with at_work(tmp_path, has_bounce_mailbox=True) as editor:
         tables = editor.office.storage.tables
         assert "bounce mailbox" not in (await editor.get("/admin")).text
-        words = "The mail server imap.contoso.edu:993 refuses our login"
+        words = "The mail server imap.contoso.edu:993 rejects the login"
         failed = WebhookCounts(refused=1, refused_at=NOW, refusal=words)
         await webhooks.add_counts(tables, "mailbox", failed)
         page = (await editor.get("/admin")).text

@@ -380,7 +380,7 @@ async def test_the_page_of_a_queue_shows_length_age_and_attempts(owner: Worker) 
     queues = owner.office.storage.queues
     await queues.put(MAIL_QUEUE, *(f"item {number}" for number in range(40)))
     page = unescape((await owner.get(QUEUE)).text)
-    assert "40 items. These 32 are processed next." in page
+    assert "40 items. Shown, to be processed next: 32." in page
     assert page.count('<time datetime="2026-11-15T09:00:00+00:00"') == 32
 
 

@@ -226,7 +226,7 @@ async def test_a_file_is_imported_and_exported_again(owner: Worker) -> None:
     assert lines[1].endswith(",'=1+1")
     again = await upload(owner, answer.text)
     page = (await owner.get(again.headers["location"])).text
-    assert "0 addresses were added. 2 were already suppressed." in page
+    assert "0 addresses were added. Already suppressed: 2." in page
 
 
 async def test_bad_rows_are_shown_with_their_lines_and_the_others_are_suppressed(

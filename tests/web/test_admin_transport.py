@@ -79,7 +79,7 @@ async def test_a_transport_in_trouble_shows_the_last_error_with_advice(tmp_path:
     async with somebody_at(tmp_path, Role.VIEWER, **SMTP) as viewer:
         await sender(viewer, "one", REFUSED)
         page = await shown(viewer)
-        assert f"The mail server {SERVER} refuses our login: 535 5.7.8 no" in page
+        assert f"The mail server {SERVER} rejects the login: 535 5.7.8 no" in page
         assert "Check the user name and the password" in page
         assert "interrupted after 4 failed attempts in a row" in page
 

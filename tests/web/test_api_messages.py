@@ -255,7 +255,7 @@ async def test_a_message_that_waits_for_the_mail_server_says_why(program: Progra
     assert await leases.hold(tables, name, "one", now=now, lease_s=30, mail_trouble=trouble)
     [told] = (await program.get(path))["mail_server_troubles"]
     assert told["kind"] == "login"
-    assert told["detail"] == "The mail server mail.contoso.edu:587 refuses our login: 535 no"
+    assert told["detail"] == "The mail server mail.contoso.edu:587 rejects the login: 535 no"
     assert (told["senders"], told["running"]) == (1, 1)
     await program.call("POST", f"{path}/pause")
     assert (await program.get(path))["mail_server_troubles"] == []

@@ -237,11 +237,11 @@ async def test_buttons_follow_the_numbers_that_they_name(room: Room) -> None:
         await stream.event()
         await room.change(message.ref, books=Books(queued=2, held=1))
         await room.clock.tick()
-        assert "Decide on 1 held…" in (await stream.event())[1]
+        assert "Review 1 held delivery…" in (await stream.event())[1]
         await room.change(message.ref, books=Books(held=2, failed=1))
         await room.clock.tick()
         data = (await stream.event())[1]
-        assert "Decide on 2 held…" in data
+        assert "Review 2 held deliveries…" in data
         assert "Retry 1 failed" in data
 
 

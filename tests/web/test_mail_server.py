@@ -36,7 +36,7 @@ LOGIN = Trouble(
     faults=5,
 )
 SENTENCE = (
-    "The mail server mail.contoso.edu:587 refuses our login: "
+    "The mail server mail.contoso.edu:587 rejects the login: "
     "535 5.7.8 &lt;authentication&gt; failed"
 )
 
@@ -93,7 +93,7 @@ async def test_the_same_trouble_of_several_senders_is_told_once(editor: Worker) 
     await sender(editor.office.storage, "one", later)
     await sender(editor.office.storage, "two", LOGIN)
     page = (await editor.get("/admin")).text
-    assert page.count("refuses our login") == 1
+    assert page.count("rejects the login") == 1
     assert "Since 2026-11-15 08:55 UTC. Nothing is lost. The next attempt is at 09:00:08" in words(
         page
     )
@@ -106,7 +106,7 @@ async def test_the_trouble_of_a_dead_sender_is_not_told(editor: Worker) -> None:
     assert await leases.hold(
         storage.tables, name, "one", now=past, lease_s=30.0, mail_trouble=LOGIN
     )
-    assert "refuses our login" not in (await editor.get("/admin")).text
+    assert "rejects the login" not in (await editor.get("/admin")).text
 
 
 async def test_who_has_nothing_to_try_it_with_does_not_promise_a_try(editor: Worker) -> None:
@@ -137,7 +137,7 @@ async def test_a_message_that_waits_for_something_else_does_not(
 ) -> None:
     await sender(editor.office.storage, "one", LOGIN)
     path = await going_out(editor, status, completed_at=NOW)
-    assert "refuses our login" not in (await editor.get(path)).text
+    assert "rejects the login" not in (await editor.get(path)).text
 
 
 async def test_trouble_comes_and_goes_while_somebody_watches_a_message(room: Room) -> None:

@@ -210,8 +210,13 @@ async def test_confirming_and_leaving_are_on_record_with_what_was_shown(doorstep
     assert [asked.event, confirmed.event, left.event] == ["asked", "confirmed", "unsubscribed"]
     assert confirmed.source.kind == left.source.kind == "link"
     assert confirmed.client == left.client == "192.0.2.7"
-    assert confirmed.shown.startswith("Confirm your subscription\n… will get emails")
-    assert left.shown == "Unsubscribe?\n… won’t get any more emails from this list."
+    assert confirmed.shown.startswith(
+        "Confirm your subscription\nPress the button, and … will get emails"
+    )
+    assert (
+        left.shown
+        == "Unsubscribe?\nPress the button, and … won’t get any more emails from this list."
+    )
 
 
 async def test_one_click_is_on_record_as_one_click(doorstep: Doorstep) -> None:

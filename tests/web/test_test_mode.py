@@ -68,10 +68,13 @@ async def test_no_page_says_so_with_a_mail_server(sending: Worker) -> None:
 async def test_what_was_kept_is_not_called_sent(owner: Worker) -> None:
     path = await completed(owner, is_test=True)
     page = (await owner.get(path)).text
-    assert "kept, not sent" in page
+    assert "in the test mailbox" in page
     assert 'aria-label="0 of 2 sent"' not in page
-    assert '<span class="quiet">kept</span>' in (await owner.get("/admin")).text
-    assert '<span class="quiet">kept</span>' in (await owner.get("/admin/messages")).text
+    assert '<span class="quiet">in the test mailbox</span>' in (await owner.get("/admin")).text
+    assert (
+        '<span class="quiet">in the test mailbox</span>'
+        in (await owner.get("/admin/messages")).text
+    )
 
 
 async def test_what_is_about_to_start_is_not_called_sent(owner: Worker) -> None:
@@ -82,15 +85,25 @@ async def test_what_is_about_to_start_is_not_called_sent(owner: Worker) -> None:
     waiting = msgspec.structs.replace(found[0], queuing_at=None, books=Books())
     await messages.replace(tables, waiting, found[1])
     page = (await owner.get(path)).text
-    assert "kept, not sent" in page
+    assert "in the test mailbox" in page
     assert "Delivery reports" not in page
 
 
 async def test_what_was_kept_stays_kept_when_a_mail_server_is_set_up(sending: Worker) -> None:
-    assert "kept, not sent" in (await sending.get(await completed(sending, is_test=True))).text
+    assert "in the test mailbox" in (await sending.get(await completed(sending, is_test=True))).text
     page = (await sending.get(await completed(sending))).text
-    assert "kept, not sent" not in page
+    assert "in the test mailbox" not in page
     assert "test mailbox" not in page
+
+
+async def test_who_may_resume_a_test_is_warned_that_people_will_get_it(
+    owner: Worker, sending: Worker
+) -> None:
+    warning = "emails that are still queued will be sent to real people"
+    for worker, is_warned in ((owner, False), (sending, True)):
+        path = await going_out(worker, Status.PAUSED, is_test=True)
+        assert (warning in (await worker.get(path)).text) is is_warned
+        assert warning not in (await worker.get(await completed(worker, is_test=True))).text
 
 
 # --- The test mailbox ---------------------------------------------------------------------------
@@ -138,4 +151,4 @@ async def test_first_steps_are_over_with_the_first_message_that_was_sent(sending
 
 async def test_books_of_the_overview_are_not_called_sent_either(owner: Worker) -> None:
     await going_out(owner, is_test=True)
-    assert "kept, not sent" in (await owner.get("/admin")).text
+    assert "in the test mailbox" in (await owner.get("/admin")).text

@@ -55,7 +55,7 @@ def doctor(
 ) -> None:
     """Check the installation, and explain how to fix what is wrong."""
     if domain is None and dns is not None:
-        raise BadInput("--dns is for --domain.")
+        raise BadInput("Use --dns only together with --domain.")
     checks = examine() if domain is None else examine_sender_domain(domain, dns)
     lines: list[str] = []
     for check in checks:
@@ -213,7 +213,7 @@ async def _check_backups(parts: Parts) -> Check:
         f"the last good one was made {readable(record.made_at)}" if record.made_at else "none yet"
     )
     if record.is_failing:
-        text = f"{record.failure} {record.failures} in a row have failed; {made}"
+        text = f"{record.failure} Failures in a row: {record.failures}; {made}"
         return Check(WRONG, "backups", text, "Check POSTROOM_BACKUP_FOLDER and its free space.")
     return Check(RIGHT, "backups", made)
 

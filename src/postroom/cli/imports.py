@@ -46,7 +46,7 @@ def import_people(
         bool, typer.Option("--verified", help="All of them have confirmed.")
     ] = False,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Send a confirmation email to everybody unconfirmed.")
+        bool, typer.Option("--ask", help="Send a confirmation email to the unconfirmed in FILE.")
     ] = False,
     existing: Annotated[
         ExistingFields,

@@ -117,7 +117,8 @@ async def delete(parts: Parts, name: Name, yes: Yes = False, as_json: AsJson = F
             confirm(
                 f"Delete {name} with {ngettext('{count} person', '{count:,} people', total)} "
                 f"({people['verified']:,} verified)? "
-                "Messages that are being sent to it skip everybody still queued.",
+                "Messages that are being sent to it skip everybody still queued. A later "
+                "import can add people who unsubscribed. This cannot be undone.",
                 yes,
             )
         await lists.start_deleting(tables, name)

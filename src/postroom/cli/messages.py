@@ -55,7 +55,10 @@ attachment_commands.add_to(app)
 
 
 ToList = Annotated[
-    str, typer.Option("--list", metavar="LIST", help="Who gets it.", callback=check_list_name)
+    str,
+    typer.Option(
+        "--list", metavar="LIST", help="The list it is sent to.", callback=check_list_name
+    ),
 ]
 Zone = Annotated[str, typer.Option(help="Time zone of TIME, such as Europe/Berlin.")]
 BLOCKS_HELP = "The body in blocks, as JSON; see docs/writing.md."
@@ -292,8 +295,8 @@ async def show_feedback(parts: Parts, ref: Ref, as_json: AsJson = False) -> None
         )
     elif cause:
         lines.append(
-            f"Paused automatically: {cause.refused:,} of {cause.ended:,} emails were refused for "
-            f"reasons on our side. Resume it with “postroom message resume {ref}”."
+            f"Paused automatically: {cause.refused:,} of {cause.ended:,} emails were refused "
+            f"because of the sender or the content. Resume it with “postroom message resume {ref}”."
         )
     show(data, as_json, *lines)
 

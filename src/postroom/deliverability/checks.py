@@ -197,13 +197,13 @@ def _check_key(key: DkimKey, answer: DnsAnswer, *, is_signing: bool) -> Check:
         return Check(bad, "dkim", text, "Create a key with another selector.")
     if public != key.public:
         return Check(
-            bad, "dkim", f"{key.record_name} does not contain the public half of our key", fix
+            bad, "dkim", f"{key.record_name} does not contain the public half of your key", fix
         )
     if "y" in record_tags(record).get("t", "").split(":"):
         text = f"{key.record_name} is marked as a test (t=y), so receivers ignore signatures"
         return Check(NOTE, "dkim", text, "Remove t=y from the record.")
     what = "signs" if is_signing else "does not sign yet"
-    text = f"{key.selector} ({key.algorithm}) {what}; its record matches our private key"
+    text = f"{key.selector} ({key.algorithm}) {what}; its record matches your private key"
     return Check(RIGHT, "dkim", text)
 
 

@@ -53,7 +53,7 @@ class BounceClass(StrEnum):
 CLASS_TEXTS = {
     BounceClass.DEAD: pgettext("a bounce means", "address does not exist"),
     BounceClass.TEMPORARY: pgettext("a bounce means", "temporary problem"),
-    BounceClass.OURS: pgettext("a bounce means", "refused for reasons on our side"),
+    BounceClass.OURS: pgettext("a bounce means", "refused because of the sender or the content"),
     BounceClass.COMPLAINT: pgettext("a bounce means", "reported as spam"),
     BounceClass.IGNORE: pgettext("a bounce means", "nothing to act on"),
 }
@@ -102,10 +102,10 @@ REASON_TEXTS = {
     BounceReason.SYSTEM: _("the receiving system has a problem"),
     BounceReason.TOO_LARGE: _("email too large"),
     BounceReason.SPAM: _("classified as spam"),
-    BounceReason.BLOCKED: _("our server or domain is blocked"),
+    BounceReason.BLOCKED: _("your server or domain is blocked"),
     BounceReason.AUTHENTICATION: _("SPF, DKIM, DMARC or reverse DNS"),
     BounceReason.POLICY: _("against the receiving system’s policy"),
-    BounceReason.BAD_SENDER: _("our sender address was refused"),
+    BounceReason.BAD_SENDER: _("the sender address was refused"),
     BounceReason.BAD_MESSAGE: _("the email is malformed"),
     BounceReason.COMPLAINT: _("complaint"),
     BounceReason.AUTOMATIC_REPLY: _("automatic reply"),

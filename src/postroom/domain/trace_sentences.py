@@ -154,8 +154,8 @@ MESSAGES: dict[str, Sentence] = {
         error=fields("error"),
     ),
     "message_paused_by_refusals": lambda fields: _(
-        "The message was paused automatically: {refused} of {ended} emails were refused for "
-        "reasons on our side. Its page shows the servers’ responses.",
+        "The message was paused automatically: {refused} of {ended} emails were refused because "
+        "of the sender or the content. Its page shows the servers’ responses.",
         refused=fields("refused"),
         ended=fields("ended"),
     ),

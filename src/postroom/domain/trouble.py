@@ -41,7 +41,7 @@ class TroubleKind(StrEnum):
     THROTTLED = "throttled"
     REFUSED = "refused"
     BROKEN = "broken"  # the connection broke
-    KEY = "key"  # a provider refuses our key, or what it may do
+    KEY = "key"  # a provider rejects the API key, or what it may do
     ACCOUNT = "account"  # a provider has paused, suspended or not verified our account
     OUTBOX = "outbox"  # the test mailbox cannot be written
 
@@ -96,14 +96,14 @@ def sentence(kind: TroubleKind, server: str, words: str = "") -> Text:
         TroubleKind.NO_LOGIN: _(
             "The mail server {server} offers neither AUTH PLAIN nor AUTH LOGIN", **named
         ),
-        TroubleKind.LOGIN: _("The mail server {server} refuses our login", **named),
-        TroubleKind.THROTTLED: _("The mail server {server} asks us to try again later", **named),
+        TroubleKind.LOGIN: _("The mail server {server} rejects the login", **named),
+        TroubleKind.THROTTLED: _("The mail server {server} asks to try again later", **named),
         TroubleKind.REFUSED: _(
             "The mail server {server} is not accepting emails right now", **named
         ),
         TroubleKind.BROKEN: _("The connection to the mail server {server} was lost", **named),
-        TroubleKind.KEY: _("{server} refuses our key", **named),
-        TroubleKind.ACCOUNT: _("{server} does not let our account send", **named),
+        TroubleKind.KEY: _("{server} rejects the API key", **named),
+        TroubleKind.ACCOUNT: _("{server} does not let this account send", **named),
         TroubleKind.OUTBOX: _("The test mailbox cannot be written to"),
     }
     what = texts[kind]
@@ -127,7 +127,8 @@ ADVICE: dict[TroubleKind, Text] = {
         "with the authority that issued it."
     ),
     TroubleKind.NO_STARTTLS: _(
-        "Check the port. If emails may be sent unencrypted, add “?tls=none” to POSTROOM_TRANSPORT."
+        "Check the port. Only if the server is on a network you trust, add “?tls=none” to "
+        "POSTROOM_TRANSPORT: emails are then sent unencrypted, and no password is sent."
     ),
     TroubleKind.UNPROTECTED: _("Leave “?tls=none” out of POSTROOM_TRANSPORT."),
     TroubleKind.NO_LOGIN: _(

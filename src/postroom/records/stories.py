@@ -142,8 +142,8 @@ def _queued(message: Message, ledger: Ledger, position: int) -> StoryEvent:
 def _end(ended: DeliveryEnd, message: Message) -> StoryEvent:
     texts: Mapping[State, Text] = {
         State.SENT: _(
-            "A sender announced the delivery and handed the email over. The mail server accepted "
-            "it, and the delivery was archived as sent."
+            "A sender recorded that it would send the email, then handed it over. The mail server "
+            "accepted it, and the delivery was archived as sent."
         ),
         State.FAILED: _("The delivery failed for good and was archived."),
         State.SKIPPED: _("The delivery was skipped and archived; nothing was sent."),
@@ -151,8 +151,7 @@ def _end(ended: DeliveryEnd, message: Message) -> StoryEvent:
     text = texts[ended.state]
     if ended.state is State.SENT and message.is_test:
         text = _(
-            "A sender announced the delivery and put the email into the test mailbox, and the "
-            "delivery was archived as sent."
+            "A sender put the email into the test mailbox, and the delivery was archived as sent."
         )
         return StoryEvent(ended.ended_at, text)
     level = TraceLevel.WARNING if ended.state is State.FAILED else TraceLevel.INFO
@@ -167,8 +166,7 @@ def _present(ledger: Ledger, position: int) -> list[StoryEvent]:
     match State(ledger.states[position]):
         case State.SENDING:
             text = _(
-                "Sender {owner} announced the delivery and is handing the email over, or died "
-                "while doing so.",
+                "Sender {owner} is handing the email over, or died while doing so.",
                 owner=ledger.owner,
             )
             return [StoryEvent(touched_at, text)]

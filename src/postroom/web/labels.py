@@ -86,7 +86,7 @@ def states(*, is_test: bool) -> list[tuple[str, Text]]:
     """The states of a message's books; emails kept in test mode are not called sent."""
     if not is_test:
         return STATES
-    return [("sent", pgettext("deliveries are", "kept, not sent")), *STATES[1:]]
+    return [("sent", pgettext("deliveries are", "in the test mailbox")), *STATES[1:]]
 
 
 def size(in_bytes: int) -> Text:

@@ -361,40 +361,40 @@ def _about_links(document: LexborHTMLParser, *, has_lines: bool) -> Iterator[Tex
 def _about_unseen(reason: UnseenReason, pictures: str) -> Text:
     match reason:
         case UnseenReason.NO_ADDRESS:
-            return _("Some images have no address (src), so nobody can see them.")
+            return _("Some pictures have no address (src), so nobody can see them.")
         case UnseenReason.RELATIVE:
             return _(
-                "Images without a web address, which nobody can see: {pictures}. Upload them under "
-                "Media and use the address shown there, or use one that starts with https://.",
+                "Pictures without a web address, which nobody can see: {pictures}. Upload them "
+                "under Media and use the address shown there, or one that starts with https://.",
                 pictures=pictures,
             )
         case UnseenReason.OWN_COMPUTER:
             return _(
-                "Images on your own computer, which nobody else can see: {pictures}. Upload them "
+                "Pictures on your own computer, which nobody else can see: {pictures}. Upload them "
                 "under Media and use the address shown there.",
                 pictures=pictures,
             )
         case UnseenReason.ATTACHMENT:
             return _(
-                "Images that refer to an attachment (cid:), which nobody can see: {pictures}. "
+                "Pictures that refer to an attachment (cid:), which nobody can see: {pictures}. "
                 "Upload them under Media and use the address shown there.",
                 pictures=pictures,
             )
         case UnseenReason.PRIVATE_HOST:
             return _(
-                "Images on a private network, which nobody outside it can see: {pictures}. Put "
+                "Pictures on a private network, which nobody outside it can see: {pictures}. Put "
                 "them on a public website.",
                 pictures=pictures,
             )
         case UnseenReason.IN_THE_HTML:
             return _(
-                "Images embedded in the HTML (data:), which Gmail and Outlook do not show: "
+                "Pictures embedded in the HTML (data:), which Gmail and Outlook do not show: "
                 "{pictures}. Upload them under Media and use the address shown there.",
                 pictures=pictures,
             )
         case UnseenReason.UNKNOWN_SCHEME:
             return _(
-                "Images with an address that email programs can’t open: {pictures}. Use one that "
+                "Pictures with an address that email programs can’t open: {pictures}. Use one that "
                 "starts with https://.",
                 pictures=pictures,
             )
@@ -404,8 +404,8 @@ def _about_conditions(regions: Regions, *recipients: Mapping[str, str]) -> Itera
     """Conditions that make every email slow, or exceed the limit, for one of these recipients."""
     if any(regions.takes_over(STEPS_MAX, each) for each in recipients):
         yield _(
-            "For some subscribers the conditions and loops take too long or become too large, so "
-            "parts of them will be left out. Use fewer or shorter loops."
+            "For some subscribers, the conditions and loops take too long or produce too much "
+            "text, so parts of the message will be left out. Use fewer or shorter loops."
         )
     elif any(regions.takes_over(STEPS_MANY, each) for each in recipients):
         yield _(
@@ -468,7 +468,7 @@ def _about_missing(without_default: list[str], people: AudienceSample) -> Iterat
 def _about_attachments(attached: Sequence[Attachment]) -> Iterator[Text]:
     if total_bytes(attached) > HEAVY_BYTES:
         yield _(
-            "The attachments make every email {size} large. Some servers refuse emails over 10 MB, "
+            "With its attachments, every email has {size}. Some servers refuse emails over 10 MB, "
             "and large ones fill mailboxes. Put the files on a website and link to them instead.",
             size=labels.size(encoded_bytes(attached)),
         )

@@ -46,7 +46,9 @@ NOTICES = {
     "unscheduled": _("Unscheduled. The message is a draft again and will not be sent."),
     "paused": _("Paused. Sending stops within a few seconds."),
     "resumed": _("Sending continues."),
-    "cancelled": _("Cancelled. Nobody else will get this message."),
+    "cancelled": _(
+        "Cancelled. Sending stops within a few seconds, and everybody still queued is skipped."
+    ),
     "retrying": _("Retrying all failed deliveries."),
     "decided": _("Done."),
     "test-sent": _("Test email requested. The result appears below the button."),
@@ -101,8 +103,8 @@ def _scheduled(due_s: str, zone: str, people: str, now_s: str) -> Text:
 
 def _suppressions_imported(added: str, already: str) -> Text:
     return ngettext(
-        "{count:,} address was added. {already:,} were already suppressed.",
-        "{count:,} addresses were added. {already:,} were already suppressed.",
+        "{count:,} address was added. Already suppressed: {already:,}.",
+        "{count:,} addresses were added. Already suppressed: {already:,}.",
         int(added),
         already=int(already),
     )

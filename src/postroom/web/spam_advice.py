@@ -57,10 +57,10 @@ SENTENCES = {
         "A link shows one address and leads to another, as in phishing. Show where it leads, or "
         "use words instead of an address."
     ),
-    SpamSign.LINK_TO_IP: _("A link leads to an IP address. Use the name of the site."),
+    SpamSign.LINK_TO_IP: _("A link leads to an IP address. Use the site’s domain name."),
     SpamSign.LINK_WITH_USER: _(
-        "A link has something before an “@” in front of its host, which hides where it leads. "
-        "Remove it."
+        "A link has a user name before its host (name@host), which hides where it leads. Remove "
+        "the name and the @."
     ),
     SpamSign.LINK_LOOKS_ALIKE: _(
         "The host of a link contains letters of another alphabet that look like Latin ones. Type "
@@ -85,12 +85,12 @@ SENTENCES = {
         "A link goes through a URL shortener, which hides where it leads. Link to the page itself."
     ),
     SpamSign.DATA_URI: _(
-        "An image or file is embedded in the HTML (data:), which Gmail and Outlook do not show. "
+        "A picture or file is embedded in the HTML (data:), which Gmail and Outlook do not show. "
         "Put it on a website and use its https address."
     ),
     SpamSign.FEW_WORDS: _(
-        "There is little text compared with the images, which filters distrust. Describe in words "
-        "what they show."
+        "Filters distrust emails that are mostly pictures. Add text that says what the pictures "
+        "show."
     ),
     SpamSign.FAKED_REPLY: _("It starts like a reply but is not one. Remove the prefix."),
     SpamSign.SUBJECT_CAPITALS: _(

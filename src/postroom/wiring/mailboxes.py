@@ -50,11 +50,13 @@ class MailboxEntry(ABC):
         try:
             waiting = await mailbox.count()
         except MailboxUnavailable as error:
-            advice = "See POSTROOM_BOUNCE_MAILBOX. Until it can be read, bounces wait there."
+            advice = (
+                "Check POSTROOM_BOUNCE_MAILBOX. Bounces stay in the mailbox until it can be read."
+            )
             return Check(CheckResult.WRONG, "mailbox", str(error), advice)
         finally:
             await mailbox.close()
-        mails = ngettext("{count} mail waits", "{count} mails wait", waiting)
+        mails = ngettext("{count} email is waiting", "{count} emails are waiting", waiting)
         return Check(CheckResult.RIGHT, "mailbox", f"{mailbox.description} can be read; {mails}")
 
 

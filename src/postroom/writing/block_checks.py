@@ -193,7 +193,8 @@ def _about_picture(
     if block.width > theme.width:
         yield (
             _(
-                "This picture is {width} pixels wide, but only {room} fit into the message.",
+                "This picture is {width} pixels wide, but the message is only {room} wide. Reduce "
+                "its width.",
                 width=block.width,
                 room=theme.width,
             ),

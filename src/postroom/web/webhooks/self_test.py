@@ -91,7 +91,11 @@ async def _test_forgery(intake: WebhookIntake) -> SelfTestResult:
         },
     )
     if await intake.read(Provider.SENDGRID, forged) != RefusedPost(RefusalReason.BAD_SIGNATURE):
-        return SelfTestResult(is_good=False, text=_("A forged request was not refused."))
+        text = _(
+            "A forged request was not refused. Check the verification key and restart the web "
+            "role. If this happens again, remove the key, and report it as a bug."
+        )
+        return SelfTestResult(is_good=False, text=text)
     return SelfTestResult(
         is_good=True,
         text=_(

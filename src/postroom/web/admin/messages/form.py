@@ -127,7 +127,7 @@ async def bodies_in(form: Form, list_language: str = "en") -> MessageBodies:
             raise BadInput(
                 _(
                     "The body is {size}, but can be at most {limit}. Shorten it, or put large "
-                    "images on a website.",
+                    "pictures on a website.",
                     size=labels.size(size),
                     limit=labels.size(BODY_BYTES_MAX),
                 )
@@ -201,7 +201,7 @@ async def _read_file(form: Form, file: UploadFile, name: str, field: str) -> Non
     if size > BODY_BYTES_MAX:
         form.mistakes[name] = _(
             "The file is {size}, but the body can be at most {limit}. Shorten it, or put large "
-            "images on a website.",
+            "pictures on a website.",
             size=labels.size(size),
             limit=labels.size(BODY_BYTES_MAX),
         )
