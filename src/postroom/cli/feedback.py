@@ -17,7 +17,12 @@ from postroom.feedback.mail_parts import MAIL_BYTES_MAX
 from postroom.feedback.report import Report, read_report
 
 app = typer.Typer(help="Bounces, delays and complaints.", no_args_is_help=True)
-Place = Annotated[Path, typer.Argument(help="An email, or a folder of emails such as a Maildir.")]
+Place = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE|FOLDER", help="An email, or a folder of emails such as a Maildir."
+    ),
+]
 
 
 @app.callback()
