@@ -206,7 +206,7 @@ async def test_the_page_says_what_it_means_for_all_recipients(editor: Worker) ->
 
 async def test_heavy_files_are_warned_about_and_a_link_is_suggested(editor: Worker) -> None:
     path = await with_files(editor, ("a.bin", b"x" * (HEAVY_BYTES + 1), ""))
-    warning = "With its attachments, every email has 6.8 MiB"
+    warning = "With the attachments, every email is 6.8 MiB"
     assert warning in (await editor.get(path)).text
     fields = fields_in((await editor.get(f"{path}/write")).text)
     assert warning in (await editor.post("/admin/messages/preview", **fields)).text

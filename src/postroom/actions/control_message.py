@@ -157,7 +157,5 @@ async def _change(tables: Tables, ref: str, change: Callable[[Message], Message]
         await messages.replace(tables, changed, found.etag)
         return changed
 
-    too_fast = WrongState(
-        _("Message {ref} is being changed by somebody else. Try again in a moment.", ref=ref)
-    )
+    too_fast = WrongState(_("Message {ref} is changing right now. Try again in a moment.", ref=ref))
     return await retry_on_conflict(write, tries=_TRIES_MAX, at_last=too_fast)

@@ -468,7 +468,7 @@ def _about_missing(without_default: list[str], people: AudienceSample) -> Iterat
 def _about_attachments(attached: Sequence[Attachment]) -> Iterator[Text]:
     if total_bytes(attached) > HEAVY_BYTES:
         yield _(
-            "With its attachments, every email has {size}. Some servers refuse emails over 10 MB, "
+            "With the attachments, every email is {size}. Some servers refuse emails over 10 MB, "
             "and large ones fill mailboxes. Put the files on a website and link to them instead.",
             size=labels.size(encoded_bytes(attached)),
         )

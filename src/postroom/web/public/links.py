@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from postroom.domain.address import Address, mask
 from postroom.domain.consent import ConsentSource, SourceKind, Trace
 from postroom.domain.mailing_list import MailingList
-from postroom.domain.subscriber import InactiveReason
+from postroom.domain.subscriber import InactiveReason, Subscriber
 from postroom.domain.token import is_signed
 from postroom.flow import subscribe
 from postroom.flow.subscribe import ConfirmationResult, UnsubscribeResult
@@ -88,7 +88,7 @@ async def show_result(request: Request, list_name: str, guid: str) -> Response:
             return await _page(context, "thanks.html", name)
         return await _page(context, "still_subscribed.html", name, is_confirmed=is_confirmed)
     elif has_left:
-        again = f"/u/{name}/{key}/again" if _may_undo(linked, key) else ""
+        again = f"/u/{name}/{key}/again" if _who_may_return(linked, key) else ""
         return await _page(context, "unsubscribed.html", name, again=again)
     return await _page(context, template, name)
 
@@ -99,8 +99,8 @@ async def subscribe_again(request: Request, list_name: str, guid: str) -> Respon
     context = context_of(request)
     name, key = _keys(list_name, guid)
     linked = await subscribers.find_linked(context.storage.tables, name, key)
-    person = linked.inactive
-    if person is None or not _may_undo(linked, key):
+    person = _who_may_return(linked, key)
+    if person is None:
         return RedirectResponse(f"/u/{name}/{key}/left", status_code=303)
     shown = page_text("unsubscribed.html")
     trace = Trace(source=ConsentSource(SourceKind.LINK), client=client_of(request), shown=shown)
@@ -109,20 +109,17 @@ async def subscribe_again(request: Request, list_name: str, guid: str) -> Respon
     return RedirectResponse(f"/u/{name}/{key}/asked", status_code=303)
 
 
-def _may_undo(linked: LinkedSubscriber, guid: str) -> bool:
-    """Whether somebody ended the subscription of this link themselves.
+def _who_may_return(linked: LinkedSubscriber, guid: str) -> Subscriber | None:
+    """The person, if they ended the subscription of this link themselves.
 
     A new subscription has a new link. With the old one, a stranger could unsubscribe and subscribe
     somebody in turns, with a confirmation email each time. People who were removed, bounced or
     complained cannot undo that.
     """
     person = linked.inactive
-    return (
-        linked.there is None
-        and person is not None
-        and person.inactive_reason is InactiveReason.UNSUBSCRIBED
-        and person.guid == guid
-    )
+    if linked.there or person is None or person.guid != guid:
+        return None
+    return person if person.inactive_reason is InactiveReason.UNSUBSCRIBED else None
 
 
 @router.api_route("/u/{list_name}/{guid}/asked", methods=["GET", "HEAD"])
